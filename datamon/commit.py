@@ -1,0 +1,187 @@
+"""From the file lists of splits to the file lists of a bundle, one range of names at a time.
+
+    split lists (sorted, disjoint within a split) -> slices of the range -> rules -> lists of the bundle
+
+Entries go from store to store; only reports and list descriptions come back. A range writes the same bytes
+however often and wherever it runs, so a repeated task finds its lists there and is done.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import msgspec
+
+from datamon import descriptors, keys
+from datamon.errors import AlreadyExists, CorruptObject, StaleWrite
+from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
+from datamon.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.merge import Settled, Version, settle_range
+from datamon.model import ConflictMode, ListInfo, Order, Split, SplitState, TakenSplit
+from datamon.names import NameRange, order
+from datamon.stores import Context, ObjectStore
+
+SAMPLE = 100  # how many conflicting names an error or report spells out
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Everything a task needs to know, but for its range."""
+
+    repo: RepoName
+    diamond: DiamondId
+    bundle: BundleId
+    mode: ConflictMode
+    order: Order
+    splits: Sequence[TakenSplit]
+    lists: dict[SplitId, Sequence[ListInfo]]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReport:
+    """What one range became."""
+
+    files: int = 0
+    bytes: int = 0
+    conflicts: int = 0
+    sample: list[str] = field(default_factory=list)
+    lists: list[ListInfo] = field(default_factory=list)
+
+
+def read_splits(vmetadata: ObjectStore, repo: RepoName, diamond: DiamondId, taken: Iterable[TakenSplit]) -> list[Split]:
+    """The descriptors of splits that go into a bundle, each seen to be done in the generation that was taken."""
+    splits = []
+    for split in taken:
+        key = keys.split(repo, diamond, split.id)
+        found = descriptors.load(Split, key, vmetadata.get(key))
+        if found.generation != split.generation:
+            raise StaleWrite(key)
+        if found.state is not SplitState.DONE:
+            raise CorruptObject(key, f"`state` is {found.state}, but the diamond was told it is done")
+        splits.append(found)
+    return splits
+
+
+def cut_names(lists: Iterable[ListInfo], ranges: int) -> list[NameRange]:
+    """Cut all names into at most so many ranges with about equally many entries, judging by where lists start."""
+    starts = sorted((order(info.first), info.count) for info in lists)
+    total = sum(count for _, count in starts)
+    cuts: list[str] = []
+    for (start, count), seen in zip(starts, accumulate(count for _, count in starts), strict=True):
+        due = (len(cuts) + 1) * total / ranges
+        if seen - count >= due and len(cuts) < ranges - 1 and start != (cuts[-1] if cuts else starts[0][0]):
+            cuts.append(start)
+    return [NameRange(start, stop) for start, stop in zip(["", *cuts], [*cuts, None], strict=True)]
+
+
+def check_range(task: MergeTask, names: NameRange, context: Context) -> RangeReport:
+    """Count what a range would become; write nothing."""
+    tally = _Tally(task.mode)
+    for settled in settle_range(names, _Slices(task, context.vmetadata)):
+        tally.add(settled)
+    return tally.report([])
+
+
+def merge_range(task: MergeTask, number: int, names: NameRange, context: Context) -> RangeReport:
+    """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
+    tally = _Tally(task.mode)
+    winners = _ListSeries(task, number, context.metadata)
+    lost: list[Version] = []
+    for settled in settle_range(names, _Slices(task, context.vmetadata)):
+        tally.add(settled)
+        if settled.winner is not None:
+            winners.add(settled.winner)
+        if task.mode.folder is not None:
+            lost.extend(_filed(version, task.mode.folder) for version in settled.conflicts)
+    kept = _ListSeries(task, number, context.metadata, lost=True)
+    for version in sorted(lost, key=lambda v: order(v.entry.name)):
+        kept.add(version)
+    return tally.report([*winners.close(), *kept.close()])
+
+
+def _filed(version: Version, folder: str) -> Version:
+    name = f"{folder}/{version.split}/{version.entry.name}"
+    return msgspec.structs.replace(version, entry=msgspec.structs.replace(version.entry, name=name))
+
+
+class _Slices:
+    """A Reader over the lists of all splits, which opens only the lists that a range meets."""
+
+    def __init__(self, task: MergeTask, vmetadata: ObjectStore) -> None:
+        self._task, self._vmetadata = task, vmetadata
+
+    def __call__(self, names: NameRange) -> Iterator[Version]:
+        streams = (self._split(split, names) for split in self._task.splits)
+        return heapq.merge(*streams, key=lambda v: order(v.entry.name))
+
+    def _split(self, split: TakenSplit, names: NameRange) -> Iterator[Version]:
+        for info in self._task.lists[split.id]:
+            if names.meets(order(info.first), order(info.last)):
+                key = keys.split_files(self._task.repo, self._task.diamond, split.id, info.index)
+                found = FileList(key, self._vmetadata.get(key), info.digest)
+                for entry in found.entries(names):
+                    rank = entry.timestamp if self._task.order is Order.UPLOADED else split.position
+                    yield Version(entry, split.id, rank, found.packs)
+
+
+class _ListSeries:
+    """Writes entries into as many lists as they need."""
+
+    def __init__(self, task: MergeTask, number: int, metadata: ObjectStore, *, lost: bool = False) -> None:
+        self._task, self._number, self._metadata, self._lost = task, number, metadata, lost
+        self._writer = ListWriter()
+        self._done: list[ListInfo] = []
+
+    def add(self, version: Version) -> None:
+        self._writer.add(version.entry, version.packs)
+        if len(self._writer) == MAX_ENTRIES:
+            self._write()
+
+    def close(self) -> list[ListInfo]:
+        if len(self._writer):
+            self._write()
+        return self._done
+
+    def _write(self) -> None:
+        index = keys.bundle_index(self._number, len(self._done), lost=self._lost)
+        body, info = self._writer.seal(index)
+        create_same(self._metadata, keys.bundle_files(self._task.repo, self._task.bundle, index), body)
+        self._done.append(info)
+        self._writer = ListWriter()
+
+
+class _Tally:
+    def __init__(self, mode: ConflictMode) -> None:
+        self._mode = mode
+        self._files = self._bytes = self._conflicts = 0
+        self._sample: list[str] = []
+
+    def add(self, settled: Settled) -> None:
+        filed = settled.conflicts if self._mode.folder is not None else ()
+        for version in (*filed, *([settled.winner] if settled.winner else [])):
+            self._files += 1
+            self._bytes += version.entry.size
+        if settled.conflicts and self._mode is not ConflictMode.IGNORE:
+            self._conflicts += len(settled.conflicts)
+            if len(self._sample) < SAMPLE:
+                self._sample.append(_named(settled))
+
+    def report(self, lists: list[ListInfo]) -> RangeReport:
+        return RangeReport(self._files, self._bytes, self._conflicts, self._sample, lists)
+
+
+def _named(settled: Settled) -> str:
+    splits = sorted({v.split for v in (*settled.conflicts, *([settled.winner] if settled.winner else []))})
+    return f"{settled.conflicts[0].entry.name!r} (splits {', '.join(splits)})"
+
+
+def create_same(store: ObjectStore, key: str, body: bytes) -> None:
+    """Create an object; one that is there with these very bytes is an earlier attempt of ours, and no collision."""
+    try:
+        store.create(key, body)
+    except AlreadyExists:
+        if store.get(key) != body:
+            raise

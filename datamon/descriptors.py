@@ -1,0 +1,47 @@
+"""Descriptors as YAML: plain block style that people read, and a strict, typed way back.
+
+A missing field, a wrong type or an unknown version is an error that names the key and the field.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from datamon.errors import CorruptObject
+from datamon.model import VERSION, Bundle, Diamond, Repo, Split
+
+Descriptor = TypeVar("Descriptor", Repo, Bundle, Diamond, Split)
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def dump(descriptor: Repo | Bundle | Diamond | Split) -> bytes:
+    """The bytes of a descriptor. The same descriptor gives the same bytes."""
+    return to_yaml(descriptor).encode()
+
+
+def to_yaml(value: Any) -> str:
+    """Any plain value or dataclass as block YAML."""
+    plain = msgspec.to_builtins(value, str_keys=True)
+    text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)
+    return text
+
+
+def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
+    """Read a descriptor, strictly."""
+    try:
+        plain = yaml.load(body, Loader=_Loader)  # the loader is a safe one
+    except yaml.YAMLError as error:
+        raise CorruptObject(key, f"not YAML: {error}".replace("\n", " ")) from error
+    if not isinstance(plain, dict):
+        raise CorruptObject(key, "not a mapping")
+    if plain.get("version") != VERSION:
+        raise CorruptObject(key, f"`version` is {plain.get('version')!r}, this datamon reads {VERSION}")
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise CorruptObject(key, str(error)) from error

@@ -1,0 +1,325 @@
+"""One family of errors that a person can act on.
+
+Every error says in one sentence what happened and what to do next. Its fields are plain values, so it
+crosses pickle (out of a Spark task) and Temporal (out of an activity) and is raised again at the other
+side as the same class: `rebuild(error.code, error.args)`.
+
+exit codes: 1 failed, 2 wrong usage, 3 not found, 4 already exists or wrong state,
+            5 conflicts forbidden, 6 no server or store reachable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class ErrorCode(StrEnum):
+    """What an error is called where classes cannot go: in Temporal's history and in JSON."""
+
+    FAILED = "Failed"
+    BAD_USAGE = "BadUsage"
+    NOT_FOUND = "NotFound"
+    ALREADY_EXISTS = "AlreadyExists"
+    WRONG_STATE = "WrongState"
+    NOTHING_TO_COMMIT = "NothingToCommit"
+    CONFLICTS_FORBIDDEN = "ConflictsForbidden"
+    SOURCE_MISSING = "SourceMissing"
+    SOURCE_UNREADABLE = "SourceUnreadable"
+    SOURCE_CHANGED = "SourceChanged"
+    UNFIT_FILE = "UnfitFile"
+    SPLIT_FAILED = "SplitFailed"
+    DESTINATION_IN_USE = "DestinationInUse"
+    CORRUPT_OBJECT = "CorruptObject"
+    CORRUPT_FILE = "CorruptFile"
+    STALE_WRITE = "StaleWrite"
+    OBJECT_CHANGED = "ObjectChanged"
+    STORE_UNREACHABLE = "StoreUnreachable"
+    SERVER_UNREACHABLE = "ServerUnreachable"
+    NO_WORKER = "NoWorker"
+
+
+@dataclass(eq=False)
+class DatamonError(Exception):
+    """Base of the family. Subclasses are dataclasses whose fields are plain values."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.FAILED
+    exit_code: ClassVar[int] = 1
+    passes: ClassVar[bool] = False  # True where the same call may succeed later, with nobody doing anything
+
+    def __post_init__(self) -> None:
+        self.args = tuple(getattr(self, field.name) for field in fields(self))
+
+
+@dataclass(eq=False)
+class Failed(DatamonError):
+    """Anything with no better name: the sentence is all there is."""
+
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(eq=False)
+class BadUsage(DatamonError):
+    """What the caller gave cannot be meant: an illegal id, flags that exclude each other."""
+
+    code = ErrorCode.BAD_USAGE
+    exit_code = 2
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(eq=False)
+class NotFound(DatamonError):
+    """A repo, diamond, split, bundle, file or object that is not there."""
+
+    code = ErrorCode.NOT_FOUND
+    exit_code = 3
+    kind: str
+    name: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"there is no {self.kind} {self.name!r}" + (f"; {self.hint}" if self.hint else "")
+
+
+@dataclass(eq=False)
+class AlreadyExists(DatamonError):
+    """A name that can be given only once was given before."""
+
+    code = ErrorCode.ALREADY_EXISTS
+    exit_code = 4
+    kind: str
+    name: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} already exists" + (f"; {self.hint}" if self.hint else "")
+
+
+@dataclass(eq=False)
+class WrongState(DatamonError):
+    """A diamond or split is in a state that does not allow what was asked."""
+
+    code = ErrorCode.WRONG_STATE
+    exit_code = 4
+    kind: str
+    name: str
+    state: str
+    refused: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} is {self.state}: {self.refused}"
+
+
+@dataclass(eq=False)
+class NothingToCommit(DatamonError):
+    """A commit needs done splits, at least one or as many as the caller said."""
+
+    code = ErrorCode.NOTHING_TO_COMMIT
+    exit_code = 4
+    diamond: str
+    done: int
+    running: int
+    failed: int
+    needed: int = 1
+
+    def __str__(self) -> str:
+        if self.needed == 1 and not self.done:
+            missing = f"diamond {self.diamond} has no done split"
+        else:
+            missing = f"diamond {self.diamond} has {self.done} done splits, fewer than the {self.needed} asked for"
+        advice = "commit with --wait to wait for them" if self.running else "add a split first"
+        return f"{missing} ({self.running} running, {self.failed} failed); {advice}"
+
+
+@dataclass(eq=False)
+class ConflictsForbidden(DatamonError):
+    """A commit with `--no-conflicts` met versions that differ. `sample` holds the first of them, in name order."""
+
+    code = ErrorCode.CONFLICTS_FORBIDDEN
+    exit_code = 5
+    diamond: str
+    count: int
+    sample: list[str]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count} files differ between splits of diamond {self.diamond}, the first is {self.sample[0]}; "
+            "commit with --with-conflicts to keep every version"
+        )
+
+
+@dataclass(eq=False)
+class SourceMissing(DatamonError):
+    """The path to upload is not there."""
+
+    code = ErrorCode.SOURCE_MISSING
+    exit_code = 3
+    path: str
+
+    def __str__(self) -> str:
+        return f"the source {self.path!r} does not exist"
+
+
+@dataclass(eq=False)
+class SourceUnreadable(DatamonError):
+    """A file or folder of the source cannot be read. `why` is the operating system's word for it."""
+
+    code = ErrorCode.SOURCE_UNREADABLE
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"cannot read {self.path!r}: {self.why}"
+
+
+@dataclass(eq=False)
+class SourceChanged(DatamonError):
+    """A source file changed or vanished while it was uploaded, so its content is nobody's intention."""
+
+    code = ErrorCode.SOURCE_CHANGED
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.path!r} changed while it was uploaded; add it again when nothing writes to it"
+
+
+@dataclass(eq=False)
+class UnfitFile(DatamonError):
+    """Something in the source that a bundle cannot hold: a name outside the rules, a device, a link that leads away."""
+
+    code = ErrorCode.UNFIT_FILE
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"cannot upload {self.name!r}: {self.why}; remove it, or leave it out with --skip-on-error"
+
+
+@dataclass(eq=False)
+class SplitFailed(DatamonError):
+    """An upload ended as failed."""
+
+    code = ErrorCode.SPLIT_FAILED
+    split: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"split {self.split} failed: {self.reason}"
+
+
+@dataclass(eq=False)
+class DestinationInUse(DatamonError):
+    """A download must not mix with files that were there before."""
+
+    code = ErrorCode.DESTINATION_IN_USE
+    exit_code = 4
+    path: str
+
+    def __str__(self) -> str:
+        return f"the destination {self.path!r} is not empty; choose another one"
+
+
+@dataclass(eq=False)
+class CorruptObject(DatamonError):
+    """An object in the store is not what its place says: `why` names the field or the line."""
+
+    code = ErrorCode.CORRUPT_OBJECT
+    key: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"the object {self.key} is damaged: {self.why}"
+
+
+@dataclass(eq=False)
+class CorruptFile(DatamonError):
+    """The bytes in the store do not have the hash that the file list promises."""
+
+    code = ErrorCode.CORRUPT_FILE
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"the content of {self.name!r} in {self.key} does not match its hash; nothing was written for it"
+
+
+@dataclass(eq=False)
+class StaleWrite(DatamonError):
+    """A writer that woke up late: a newer revision of the descriptor is already published."""
+
+    code = ErrorCode.STALE_WRITE
+    exit_code = 4
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.key} has moved on; this write came too late and changed nothing"
+
+
+@dataclass(eq=False)
+class ObjectChanged(DatamonError):
+    """A compare-and-set lost: somebody else replaced the object in between."""
+
+    code = ErrorCode.OBJECT_CHANGED
+    passes = True
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.key} was changed by somebody else at the same time"
+
+
+@dataclass(eq=False)
+class StoreUnreachable(DatamonError):
+    """The store cannot be used now: a full or read-only disk, a server that does not answer."""
+
+    code = ErrorCode.STORE_UNREACHABLE
+    exit_code = 6
+    passes = True
+    store: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"cannot use the store {self.store}: {self.why}"
+
+
+@dataclass(eq=False)
+class ServerUnreachable(DatamonError):
+    """No Temporal server answers."""
+
+    code = ErrorCode.SERVER_UNREACHABLE
+    exit_code = 6
+    address: str
+    why: str = "no answer"
+
+    def __str__(self) -> str:
+        return f"no Temporal server at {self.address} ({self.why}); start one with `datamon up` or set TEMPORAL_ADDRESS"
+
+
+@dataclass(eq=False)
+class NoWorker(DatamonError):
+    """Nobody polls the task queue that has to do the work."""
+
+    code = ErrorCode.NO_WORKER
+    exit_code = 6
+    queue: str
+
+    def __str__(self) -> str:
+        return f"no worker serves the task queue {self.queue!r}; start one with `datamon up` or `datamon worker`"
+
+
+_BY_CODE: dict[ErrorCode, type[DatamonError]] = {cls.code: cls for cls in DatamonError.__subclasses__()}
+
+
+def rebuild(code: str, args: Sequence[Any]) -> DatamonError:
+    """Raise-able again: the error that had this code and these args. One from a newer version keeps its words."""
+    try:
+        return _BY_CODE[ErrorCode(code)](*args)
+    except (ValueError, TypeError):
+        return Failed(f"{code}: {', '.join(map(str, args))}")

@@ -1,0 +1,59 @@
+"""Ids, and the rules for every name a user can give to a repo, diamond, split or bundle.
+
+Text from outside becomes a typed id once, at the door; behind it `SplitId` means *checked*. A checked id is
+one path component of plain ASCII, so it can stand in an object key, a workflow id and a file name as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import NewType
+
+from ksuid import Ksuid
+
+from datamon.errors import BadUsage
+
+RepoName = NewType("RepoName", str)
+DiamondId = NewType("DiamondId", str)
+SplitId = NewType("SplitId", str)
+BundleId = NewType("BundleId", str)
+
+_LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_RULE = "use 1 to 100 letters, digits, dots, hyphens and underscores, starting with a letter or digit"
+
+
+def repo_name(text: str) -> RepoName:
+    """The text as a repo name, or BadUsage."""
+    return RepoName(_checked("repo name", text))
+
+
+def diamond_id(text: str) -> DiamondId:
+    """The text as a diamond id, or BadUsage. It need not be a KSUID."""
+    return DiamondId(_checked("diamond id", text))
+
+
+def split_id(text: str) -> SplitId:
+    """The text as a split id, or BadUsage. It need not be a KSUID."""
+    return SplitId(_checked("split id", text))
+
+
+def bundle_id(text: str) -> BundleId:
+    """The text as a bundle id, or BadUsage."""
+    return BundleId(_checked("bundle id", text))
+
+
+def new_id() -> str:
+    """A fresh KSUID. For clients only: a workflow uses `id_at`, which replays."""
+    return str(Ksuid())
+
+
+def id_at(seconds: float, payload: bytes) -> str:
+    """The KSUID of this moment and these 16 random bytes; the same every time it is asked."""
+    return str(Ksuid(datetime=datetime.fromtimestamp(seconds, tz=UTC), payload=payload))
+
+
+def _checked(kind: str, text: str) -> str:
+    if not _LEGAL.fullmatch(text):
+        raise BadUsage(f"{text!r} is not a legal {kind}; {_RULE}")
+    return text

@@ -1,0 +1,90 @@
+"""Where every object lives. The only module that spells a key.
+
+    metadata/   repos/{repo}/repo.yaml
+                bundles/{repo}/{bundle}/bundle.yaml                written last: the bundle exists from then on
+                bundles/{repo}/{bundle}/bundle-files-{index}.yaml
+    vmetadata/  diamonds/{repo}/{diamond}/diamond.yaml
+                diamonds/{repo}/{diamond}/splits/{split}/split.yaml
+                diamonds/{repo}/{diamond}/splits/{split}/bundle-files-{index}.yaml
+    blob/       packs/{xx}/{blake3}    chunks/{xx}/{blake3}    roots/{xx}/{blake3}
+
+`{index}` sorts as text in name order. Of a split it starts with the generation and the digest of the plan
+(`g2-5d1c77aa-00017`), so a task of an older run or of an older look at the source writes beside, never over.
+Of a bundle it is the range and the list within it (`00017-000`), with a `c` in front for versions that lost.
+"""
+
+from __future__ import annotations
+
+from datamon.ids import BundleId, DiamondId, RepoName, SplitId
+
+REPOS = "repos/"
+
+
+def repo(name: RepoName) -> str:
+    """Descriptor of a repo."""
+    return f"{REPOS}{name}/repo.yaml"
+
+
+def bundles(name: RepoName) -> str:
+    """Folder of a repo's bundles."""
+    return f"bundles/{name}/"
+
+
+def bundle(name: RepoName, bundle: BundleId) -> str:
+    """Descriptor of a bundle."""
+    return f"{bundles(name)}{bundle}/bundle.yaml"
+
+
+def bundle_files(name: RepoName, bundle: BundleId, index: str) -> str:
+    """One file list of a bundle."""
+    return f"{bundles(name)}{bundle}/bundle-files-{index}.yaml"
+
+
+def diamonds(name: RepoName) -> str:
+    """Folder of a repo's diamonds."""
+    return f"diamonds/{name}/"
+
+
+def diamond(name: RepoName, diamond: DiamondId) -> str:
+    """Descriptor of a diamond."""
+    return f"{diamonds(name)}{diamond}/diamond.yaml"
+
+
+def splits(name: RepoName, diamond: DiamondId) -> str:
+    """Folder of a diamond's splits."""
+    return f"{diamonds(name)}{diamond}/splits/"
+
+
+def split(name: RepoName, diamond: DiamondId, split: SplitId) -> str:
+    """Descriptor of a split."""
+    return f"{splits(name, diamond)}{split}/split.yaml"
+
+
+def split_files(name: RepoName, diamond: DiamondId, split: SplitId, index: str) -> str:
+    """One file list of a split."""
+    return f"{splits(name, diamond)}{split}/bundle-files-{index}.yaml"
+
+
+def split_index(generation: int, plan: str, part: int) -> str:
+    """Index of the list that one upload task writes."""
+    return f"g{generation}-{plan[:8]}-{part:05d}"
+
+
+def bundle_index(names: int, number: int, *, lost: bool = False) -> str:
+    """Index of a list that one merge task writes: which range of names, and which list of that range."""
+    return f"{'c' if lost else ''}{names:05d}-{number:03d}"
+
+
+def pack(digest: str) -> str:
+    """Many small files, one after another."""
+    return f"packs/{digest[:2]}/{digest}"
+
+
+def chunk(digest: str) -> str:
+    """A piece of a large file."""
+    return f"chunks/{digest[:2]}/{digest}"
+
+
+def root(digest: str) -> str:
+    """The list of a large file's chunks."""
+    return f"roots/{digest[:2]}/{digest}"

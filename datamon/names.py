@@ -1,0 +1,85 @@
+"""File names: which are legal, and the order they stand in.
+
+Names are compared component by component. `order(name)` is a string that sorts so: it puts NUL, which no
+name may contain, in the place of `/`. In that order a file stands right before everything below it:
+
+    x   x/a   x/b/c   x-1   y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_NAME_BYTES = 1024
+_LAST = chr(0x10FFFF)
+RESERVED = frozenset({".datamon", ".conflicts", ".checkpoints"})
+
+
+def flaw(name: str, max_bytes: int = MAX_NAME_BYTES) -> str | None:
+    """What is wrong with a file name, or None."""
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    if len(encoded) > max_bytes:
+        return f"its name is longer than {max_bytes} bytes"
+    if "\0" in name:
+        return "its name contains a NUL"
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        return "its name is not a plain relative path"
+    return None
+
+
+def order(name: str) -> str:
+    """The key that names are sorted by."""
+    return name.replace("/", "\0")
+
+
+def ancestors(key: str) -> Iterator[str]:
+    """The order keys of the folders above, from the top."""
+    end = key.find("\0")
+    while end >= 0:
+        yield key[:end]
+        end = key.find("\0", end + 1)
+
+
+def is_below(key: str, ancestor: str) -> bool:
+    """Whether the first order key lies in the folder that the second one names."""
+    return key.startswith(ancestor) and key[len(ancestor) : len(ancestor) + 1] == "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class NameRange:
+    """The names whose order key k has `start <= k < stop`; a `stop` of None is the end."""
+
+    start: str = ""
+    stop: str | None = None
+
+    def holds(self, key: str) -> bool:
+        """Whether the name with this order key is in the range."""
+        return self.start <= key and (self.stop is None or key < self.stop)
+
+    def meets(self, first: str, last: str) -> bool:
+        """Whether any order key from first to last, both included, can be in the range."""
+        return self.start <= last and (self.stop is None or first < self.stop)
+
+
+EVERYTHING = NameRange()
+
+
+def just(key: str) -> NameRange:
+    """The one name with this order key."""
+    return NameRange(key, key + "\0")
+
+
+def below(key: str) -> NameRange:
+    """Everything in the folder with this order key."""
+    return NameRange(key + "\0", key + "\1")
+
+
+def prefixed(prefix: str) -> NameRange:
+    """Every name that starts with this text."""
+    start = order(prefix)
+    head = start.rstrip(_LAST)
+    return NameRange(start, head[:-1] + chr(ord(head[-1]) + 1) if head else None)

@@ -1,0 +1,33 @@
+"""Object stores behind one protocol, and the three of them that make a context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from datamon.errors import BadUsage
+from datamon.stores.directory import DirectoryStore
+from datamon.stores.protocol import ObjectStore, Versioned
+
+__all__ = ["Context", "DirectoryStore", "ObjectStore", "Versioned", "open_context", "open_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The three stores, apart so that each can have its own place, permissions and life-cycle rules."""
+
+    blob: ObjectStore
+    metadata: ObjectStore
+    vmetadata: ObjectStore
+
+
+def open_store(url: str) -> ObjectStore:
+    """The store that a URL or path names."""
+    scheme, colon, _ = url.partition("://")
+    if colon and scheme != "file":
+        raise BadUsage(f"{url!r} is not a store this datamon can use; give a directory")
+    return DirectoryStore(url.removeprefix("file://"))
+
+
+def open_context(root: str) -> Context:
+    """The context below one root."""
+    return Context(*(open_store(f"{root.rstrip('/')}/{name}") for name in ("blob", "metadata", "vmetadata")))

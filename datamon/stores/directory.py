@@ -1,0 +1,164 @@
+"""A store in a local directory: a key is a path below the root.
+
+A write is durable and atomic: temporary file, fsync, then `link` (fails where the name is taken) or `rename`
+(replaces), then fsync of the folder. POSIX has no compare-and-rename, so `replace` holds a lock on a file of
+the root while it compares; the kernel drops the lock with the process, whatever way that ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from blake3 import blake3
+
+from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreUnreachable
+from datamon.stores.protocol import Versioned
+
+_PRIVATE = ".datamon-store"  # temporary files and the lock; no key starts with it
+
+
+class DirectoryStore:
+    """The ObjectStore over a directory. It is created with the first write."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root).absolute()
+        self.url = str(self.root)
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """See ObjectStore."""
+        with self._reading(key), self._path(key).open("rb") as file:
+            if start:
+                file.seek(start)
+            return file.read() if length is None else file.read(length)
+
+    def get_versioned(self, key: str) -> Versioned:
+        """See ObjectStore. The version is the digest of the bytes."""
+        body = self.get(key)
+        return Versioned(body, blake3(body).hexdigest())
+
+    def exists(self, key: str) -> bool:
+        """See ObjectStore."""
+        with self._reading(key):
+            return self._path(key).is_file()
+
+    def create(self, key: str, body: bytes) -> None:
+        """See ObjectStore."""
+        path = self._path(key)
+        with self._writing(), self._temporary(body) as temporary:
+            _make_folders(path.parent)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                raise AlreadyExists("object", key) from None
+            _sync_folder(path.parent)
+
+    def replace(self, key: str, body: bytes, version: str) -> None:
+        """See ObjectStore."""
+        path = self._path(key)
+        with self._writing(), self._temporary(body) as temporary, self._lock():
+            if self.get_versioned(key).version != version:
+                raise ObjectChanged(key)
+            temporary.rename(path)
+            _sync_folder(path.parent)
+
+    def delete(self, key: str) -> None:
+        """See ObjectStore. Folders that become empty stay: a writer may be about to use them."""
+        with self._writing():
+            self._path(key).unlink(missing_ok=True)
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """See ObjectStore."""
+        folder = prefix.rpartition("/")[0]
+        return (key for key in self._keys_below(folder) if key.startswith(prefix))
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """See ObjectStore."""
+        return (name for name, is_folder in self._listing(prefix.rstrip("/")) if is_folder)
+
+    def _keys_below(self, folder: str) -> Iterator[str]:
+        for name, is_folder in self._listing(folder):
+            key = f"{folder}/{name}" if folder else name
+            if is_folder:
+                yield from self._keys_below(key)
+            else:
+                yield key
+
+    def _listing(self, folder: str) -> list[tuple[str, bool]]:
+        """Names and whether each is a folder, sorted as their keys are: a folder as if it ended in `/`."""
+        try:
+            with os.scandir(self.root / folder) as found:
+                listing = [(item.name, item.is_dir()) for item in found if folder or item.name != _PRIVATE]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise self._unreachable(error) from error
+        return sorted(listing, key=lambda item: item[0] + "/" if item[1] else item[0])
+
+    def _path(self, key: str) -> Path:
+        return self.root / key
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise NotFound("object", key) from None
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: OSError) -> StoreUnreachable:
+        return StoreUnreachable(self.url, (error.strerror or str(error)).lower())
+
+    @contextmanager
+    def _temporary(self, body: bytes) -> Iterator[Path]:
+        path = self.root / _PRIVATE / uuid4().hex
+        _make_folders(path.parent)
+        try:
+            with path.open("xb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            yield path
+        finally:
+            with suppress(FileNotFoundError):  # renamed
+                path.unlink()
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        with (self.root / _PRIVATE / "lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _make_folders(folder: Path) -> None:
+    """mkdir -p that is durable: each folder it makes is synced into its parent."""
+    if folder.is_dir():
+        return
+    _make_folders(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir()
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot sync folders
+            raise
+    finally:
+        os.close(handle)

@@ -1,0 +1,65 @@
+"""What an object store is.
+
+There is no unconditional write. An object is created once (`create`) or replaced by somebody who says
+which version of it they have seen (`replace`), so a writer that wakes up late cannot undo anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """An object's bytes and the token that says which version they are."""
+
+    body: bytes
+    version: str
+
+
+class ObjectStore(Protocol):
+    """Objects under keys. What every store promises:
+
+    - an object is there whole or not at all, also after a crash;
+    - a read sees every write that has returned;
+    - of many concurrent `create`s of a key exactly one succeeds; likewise of many `replace`s of one version;
+    - listings are complete and in the order of the keys' UTF-8 bytes.
+
+    A missing object is NotFound("object", key), a store that cannot be used now is StoreUnreachable.
+    """
+
+    url: str
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """The object's bytes, or as many of the asked-for range as there are."""
+        ...
+
+    def get_versioned(self, key: str) -> Versioned:
+        """The object's bytes with their version, for a later `replace`."""
+        ...
+
+    def exists(self, key: str) -> bool:
+        """Whether the object is there."""
+        ...
+
+    def create(self, key: str, body: bytes) -> None:
+        """Put the object if it is absent, else AlreadyExists."""
+        ...
+
+    def replace(self, key: str, body: bytes, version: str) -> None:
+        """Put the object if it is still the version that was read, else ObjectChanged."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the object; one that is not there is no error."""
+        ...
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """Every key that starts with the prefix, in order."""
+        ...
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """The names directly below a prefix that ends in `/`, in order, without reading what is in them."""
+        ...
