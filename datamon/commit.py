@@ -41,6 +41,14 @@ class MergeTask:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberedRange:
+    """The work of one merge task; the number names its lists."""
+
+    number: int
+    names: NameRange
+
+
+@dataclass(frozen=True, slots=True)
 class RangeReport:
     """What one range became."""
 
@@ -56,7 +64,7 @@ def read_splits(vmetadata: ObjectStore, repo: RepoName, diamond: DiamondId, take
     splits = []
     for split in taken:
         key = keys.split(repo, diamond, split.id)
-        found = descriptors.load(Split, key, vmetadata.get(key))
+        found = descriptors.read(Split, vmetadata, key)
         if found.generation != split.generation:
             raise StaleWrite(key)
         if found.state is not SplitState.DONE:
@@ -77,26 +85,26 @@ def cut_names(lists: Iterable[ListInfo], ranges: int) -> list[NameRange]:
     return [NameRange(start, stop) for start, stop in zip(["", *cuts], [*cuts, None], strict=True)]
 
 
-def check_range(task: MergeTask, names: NameRange, context: Context) -> RangeReport:
+def check_range(part: NumberedRange, task: MergeTask, context: Context) -> RangeReport:
     """Count what a range would become; write nothing."""
     tally = _Tally(task.mode)
-    for settled in settle_range(names, _Slices(task, context.vmetadata)):
+    for settled in settle_range(part.names, _Slices(task, context.vmetadata)):
         tally.add(settled)
     return tally.report([])
 
 
-def merge_range(task: MergeTask, number: int, names: NameRange, context: Context) -> RangeReport:
+def merge_range(part: NumberedRange, task: MergeTask, context: Context) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
     tally = _Tally(task.mode)
-    winners = _ListSeries(task, number, context.metadata)
+    winners = _ListSeries(task, part.number, context.metadata)
     lost: list[Version] = []
-    for settled in settle_range(names, _Slices(task, context.vmetadata)):
+    for settled in settle_range(part.names, _Slices(task, context.vmetadata)):
         tally.add(settled)
         if settled.winner is not None:
             winners.add(settled.winner)
         if task.mode.folder is not None:
             lost.extend(_filed(version, task.mode.folder) for version in settled.conflicts)
-    kept = _ListSeries(task, number, context.metadata, lost=True)
+    kept = _ListSeries(task, part.number, context.metadata, lost=True)
     for version in sorted(lost, key=lambda v: order(v.entry.name)):
         kept.add(version)
     return tally.report([*winners.close(), *kept.close()])

@@ -23,9 +23,10 @@ from blake3 import blake3
 from datamon import keys
 from datamon.errors import AlreadyExists, CorruptFile, NotFound, SourceChanged, SourceUnreadable
 from datamon.filelist import FileList, ListWriter
+from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.model import Entry, ListInfo
 from datamon.plan import Found, OnUnfit, Part, Source, tolerant, walk
-from datamon.stores import ObjectStore
+from datamon.stores import Context, ObjectStore
 
 SMALL_BYTES = 4 << 20  # from here on a file is worth objects of its own
 PACK_BYTES = 32 << 20  # one PUT stays under a second at 50 MB/s
@@ -36,9 +37,9 @@ Clock = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """What one upload task did. `list` is None where nothing of the part could be uploaded."""
+    """What one upload task did. `info` is None where nothing of the part could be uploaded."""
 
-    list: ListInfo | None
+    info: ListInfo | None
     stored: int = 0
     skipped: list[str] = field(default_factory=list)
     resumed: bool = False
@@ -46,23 +47,37 @@ class PartReport:
     @property
     def files(self) -> int:
         """How many files are in the store now."""
-        return self.list.count if self.list else 0
+        return self.info.count if self.info else 0
 
     @property
     def bytes(self) -> int:
         """How many bytes these files have."""
-        return self.list.bytes if self.list else 0
+        return self.info.bytes if self.info else 0
 
 
-def upload_part(
-    part: Part, source: Source, index: str, key: str, blob: ObjectStore, lists: ObjectStore, clock: Clock = time.time_ns
-) -> PartReport:
-    """Store the files of a part and write their list under `key`. A part whose list is there was done before."""
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What all tasks of an upload share."""
+
+    repo: RepoName
+    diamond: DiamondId
+    split: SplitId
+    generation: int
+    plan: str  # the plan's digest
+    source: Source
+    context: Context
+
+
+def upload_part(part: Part, upload: Upload, clock: Clock = time.time_ns) -> PartReport:
+    """Store the files of a part, and then their list. A part whose list is there was done before."""
+    index = keys.split_index(upload.generation, upload.plan, part.number)
+    key = keys.split_files(upload.repo, upload.diamond, upload.split, index)
+    source, lists = upload.source, upload.context.vmetadata
     done = _written_before(lists, index, key)
     if done is not None:
         return done
     skipped: list[str] = []
-    uploader = _Uploader(blob, clock)
+    uploader = _Uploader(upload.context.blob, clock)
     for found in _as_planned(part, source):
         with _unreadable(found, tolerant(source, skipped)):
             uploader.add(found)

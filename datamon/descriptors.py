@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from datamon.errors import CorruptObject
+from datamon.errors import CorruptObject, NotFound
 from datamon.model import VERSION, Bundle, Diamond, Repo, Split
+from datamon.stores import ObjectStore
 
 Descriptor = TypeVar("Descriptor", Repo, Bundle, Diamond, Split)
 
@@ -34,7 +35,7 @@ def to_yaml(value: Any) -> str:
 def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
     """Read a descriptor, strictly."""
     try:
-        plain = yaml.load(body, Loader=_Loader)  # the loader is a safe one
+        plain = yaml.load(body, Loader=_Loader)  # noqa: S506 - both are safe loaders
     except yaml.YAMLError as error:
         raise CorruptObject(key, f"not YAML: {error}".replace("\n", " ")) from error
     if not isinstance(plain, dict):
@@ -45,3 +46,14 @@ def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
         raise CorruptObject(key, str(error)) from error
+
+
+def read(kind: type[Descriptor], store: ObjectStore, key: str, missing: NotFound | None = None) -> Descriptor:
+    """Get a descriptor from a store; `missing` is what to say where it is not there."""
+    try:
+        body = store.get(key)
+    except NotFound:
+        if missing is None:
+            raise
+        raise missing from None
+    return load(kind, key, body)

@@ -42,7 +42,7 @@ def bundle_entries(
 
 
 def download(
-    context: Context, bundle: Bundle, destination: Path, progress: Callable[[Entry], None] = lambda entry: None
+    context: Context, bundle: Bundle, destination: Path, progress: Callable[[Entry], None] = lambda _: None
 ) -> None:
     """Write all files of a bundle below a folder that is empty or not there yet."""
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
@@ -51,7 +51,9 @@ def download(
     partial = own / "partial"
     try:
         partial.mkdir(parents=True)
-        _fetch_all(context, spans(_safe(bundle, bundle_entries(context, bundle))), _Writer(destination, partial, progress))
+        _fetch_all(
+            context, spans(_safe(bundle, bundle_entries(context, bundle))), _Writer(destination, partial, progress)
+        )
         (own / f"{bundle.id}.yaml").write_bytes(descriptors.dump(bundle))
     except OSError as error:
         raise Failed(f"cannot write to {str(destination)!r}: {(error.strerror or str(error)).lower()}") from error

@@ -10,10 +10,10 @@ exit codes: 1 failed, 2 wrong usage, 3 not found, 4 already exists or wrong stat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 
 class ErrorCode(StrEnum):
@@ -323,3 +323,15 @@ def rebuild(code: str, args: Sequence[Any]) -> DatamonError:
         return _BY_CODE[ErrorCode(code)](*args)
     except (ValueError, TypeError):
         return Failed(f"{code}: {', '.join(map(str, args))}")
+
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+def caught(work: Callable[[_In], _Out], item: _In) -> _Out | DatamonError:
+    """Do some work and return its error instead of raising it: out of a Spark task only a value comes back whole."""
+    try:
+        return work(item)
+    except DatamonError as error:
+        return error

@@ -84,7 +84,7 @@ class FileList:
         if not found or version != b"version: %d" % VERSION:
             raise CorruptObject(key, f"`version` is not {VERSION}, or `entries` is missing")
         self._start = len(head) + len(_ENTRIES) - 1  # on the line feed before the first entry
-        self.packs: Sequence[str] = self._decode(_strings, packs)
+        self.packs = self._decode(_strings, packs)
 
     def entries(self, names: NameRange = EVERYTHING) -> list[Entry]:
         """The entries in a range of names, in order. Only those lines are decoded."""

@@ -206,6 +206,11 @@ class Diamond:
     reason: str = ""  # why the last commit failed
     version: int = VERSION
 
+    @property
+    def age(self) -> tuple[int, int]:
+        """Which of two descriptors of one diamond is the newer one."""
+        return 0, self.revision
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
@@ -233,6 +238,11 @@ class Split:
     plan: str = ""
     lists: list[ListInfo] = field(default_factory=list)
     version: int = VERSION
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Which of two descriptors of one split is the newer one."""
+        return self.generation, self.revision
 
 
 def instant(ns: int) -> str:

@@ -48,7 +48,7 @@ class Found:
 
     @property
     def fingerprint(self) -> int:
-        """A number that changes when the file does. Those of many files are added up, so that any cut gives the same."""
+        """A number that changes when the file does. Many files' numbers are added up, so any cut gives the same."""
         told = f"{self.name}\0{self.size}\0{self.mtime}\0{self.mode}".encode()
         return int.from_bytes(blake3(told).digest(16), "big")
 

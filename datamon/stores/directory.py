@@ -144,7 +144,7 @@ class DirectoryStore:
 
 
 def _make_folders(folder: Path) -> None:
-    """mkdir -p that is durable: each folder it makes is synced into its parent."""
+    """Mkdir -p that is durable: each folder it makes is synced into its parent."""
     if folder.is_dir():
         return
     _make_folders(folder.parent)

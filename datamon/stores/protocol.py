@@ -20,7 +20,9 @@ class Versioned:
 
 
 class ObjectStore(Protocol):
-    """Objects under keys. What every store promises:
+    """Objects under keys.
+
+    What every store promises:
 
     - an object is there whole or not at all, also after a crash;
     - a read sees every write that has returned;

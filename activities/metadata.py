@@ -1,0 +1,87 @@
+"""Publishing the state of diamonds and splits. Every write is conditional, so a late one changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from temporalio import activity
+
+from activities.wire import wire_errors
+from datamon import catalog, descriptors, keys
+from datamon.commit import create_same
+from datamon.errors import AlreadyExists, StaleWrite
+from datamon.ids import DiamondId, RepoName, SplitId
+from datamon.model import Diamond, Split, SplitState
+from datamon.stores import Context
+
+
+@dataclass(frozen=True)
+class FinishSplit:
+    """How one generation of a split ended."""
+
+    repo: RepoName
+    diamond: DiamondId
+    split: SplitId
+    generation: int
+    state: SplitState
+    ended: str
+    reason: str = ""
+
+
+class MetadataActivities:
+    """Small, quick writes to the store."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @activity.defn
+    def open_diamond(self, diamond: Diamond) -> None:
+        """Put diamond.yaml for the first time. This, not Temporal, is what makes an id unique for ever."""
+        with wire_errors():
+            catalog.get_repo(self._context, diamond.repo)
+            try:
+                create_same(self._context.vmetadata, keys.diamond(diamond.repo, diamond.id), descriptors.dump(diamond))
+            except AlreadyExists:
+                raise AlreadyExists("diamond", diamond.id, "an id is used only once; leave it out to get one") from None
+
+    @activity.defn
+    def publish_diamond(self, diamond: Diamond) -> None:
+        """Put the next revision of diamond.yaml."""
+        with wire_errors():
+            catalog.publish(self._context.vmetadata, keys.diamond(diamond.repo, diamond.id), diamond)
+
+    @activity.defn
+    def start_split(self, split: Split) -> None:
+        """Put split.yaml for a new generation, and scratch the lists of older ones."""
+        with wire_errors():
+            key = keys.split(split.repo, split.diamond, split.id)
+            catalog.publish(self._context.vmetadata, key, split)
+            if split.generation > 1:
+                self._scratch_lists_before(split)
+
+    @activity.defn
+    def finish_split(self, finish: FinishSplit) -> None:
+        """Put how the split ended over split.yaml, keeping what the upload recorded there."""
+        key = keys.split(finish.repo, finish.diamond, finish.split)
+        with wire_errors():
+            seen = self._context.vmetadata.get_versioned(key)
+            split = descriptors.load(Split, key, seen.body)
+            if split.generation != finish.generation:
+                raise StaleWrite(key)
+            if (split.state, split.ended) == (finish.state, finish.ended):  # an earlier attempt of ours
+                return
+            ended = replace(
+                split,
+                state=split.state.advance(finish.state, finish.split),
+                ended=finish.ended,
+                reason=finish.reason,
+                revision=split.revision + 1,
+            )
+            self._context.vmetadata.replace(key, descriptors.dump(ended), seen.version)
+
+    def _scratch_lists_before(self, split: Split) -> None:
+        current = keys.split_files(split.repo, split.diamond, split.id, f"g{split.generation}-").removesuffix(".yaml")
+        every = keys.split_files(split.repo, split.diamond, split.id, "").removesuffix(".yaml")
+        for key in list(self._context.vmetadata.keys(every)):
+            if not key.startswith(current):
+                self._context.vmetadata.delete(key)

@@ -1,0 +1,47 @@
+"""Errors on their way through Temporal: a DatamonError goes in, and the same DatamonError comes out.
+
+In between it is an ApplicationError whose type is the error's code and whose details are its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
+
+from datamon.errors import DatamonError, ErrorCode, Failed, rebuild
+
+_CODES = frozenset(ErrorCode)
+
+
+def to_wire(error: DatamonError) -> ApplicationError:
+    """The error as Temporal carries it. What cannot pass by itself is not retried."""
+    return ApplicationError(
+        str(error),
+        *error.args,
+        type=error.code,
+        non_retryable=not error.passes,
+        category=ApplicationErrorCategory.BENIGN,  # an answer to the user, not a fault of this worker
+    )
+
+
+def from_wire(error: BaseException) -> DatamonError:
+    """The DatamonError at the bottom of a failure, or one that says in a sentence what is there instead."""
+    cause: BaseException | None = error
+    last = error
+    while cause is not None:
+        if isinstance(cause, ApplicationError) and cause.type in _CODES:
+            return rebuild(cause.type, cause.details)
+        last, cause = cause, cause.__cause__
+    text = last.message if isinstance(last, FailureError) else str(last)
+    return Failed(text.strip() or type(last).__name__)
+
+
+@contextmanager
+def wire_errors() -> Iterator[None]:
+    """Let DatamonErrors leave an activity or a handler as what Temporal carries."""
+    try:
+        yield
+    except DatamonError as error:
+        raise to_wire(error) from error

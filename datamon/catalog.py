@@ -1,0 +1,94 @@
+"""What the store says: repos, bundles, diamonds and splits, read and written one descriptor at a time.
+
+Everything here works without Temporal. Listings read one descriptor for each thing they list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from datamon import descriptors, keys
+from datamon.errors import AlreadyExists, NotFound, StaleWrite
+from datamon.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.model import Bundle, Diamond, Repo, Split
+from datamon.stores import Context, ObjectStore
+
+Published = TypeVar("Published", Diamond, Split)
+
+
+def create_repo(context: Context, repo: Repo) -> None:
+    """Make a repo, once."""
+    try:
+        context.metadata.create(keys.repo(repo.name), descriptors.dump(repo))
+    except AlreadyExists:
+        raise AlreadyExists("repo", repo.name) from None
+
+
+def get_repo(context: Context, name: RepoName) -> Repo:
+    """One repo."""
+    hint = f"make it with `datamon repo create --repo {name}`"
+    return descriptors.read(Repo, context.metadata, keys.repo(name), NotFound("repo", name, hint))
+
+
+def repos(context: Context) -> Iterator[Repo]:
+    """All repos, by name."""
+    for name in context.metadata.folders(keys.REPOS):
+        yield get_repo(context, RepoName(name))
+
+
+def get_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
+    """One bundle."""
+    get_repo(context, repo)
+    return descriptors.read(Bundle, context.metadata, keys.bundle(repo, bundle), NotFound("bundle", bundle))
+
+
+def bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:
+    """All bundles of a repo, the oldest first. Lists without a descriptor are a commit that has not ended."""
+    get_repo(context, repo)
+    for name in context.metadata.folders(keys.bundles(repo)):
+        try:
+            yield get_bundle(context, repo, BundleId(name))
+        except NotFound:
+            continue
+
+
+def get_diamond(context: Context, repo: RepoName, diamond: DiamondId) -> Diamond:
+    """One diamond."""
+    get_repo(context, repo)
+    hint = f"make one with `datamon diamond initialize --repo {repo}`"
+    missing = NotFound("diamond", diamond, hint)
+    return descriptors.read(Diamond, context.vmetadata, keys.diamond(repo, diamond), missing)
+
+
+def diamonds(context: Context, repo: RepoName) -> Iterator[Diamond]:
+    """All diamonds of a repo, by id."""
+    get_repo(context, repo)
+    for name in context.vmetadata.folders(keys.diamonds(repo)):
+        yield get_diamond(context, repo, DiamondId(name))
+
+
+def get_split(context: Context, repo: RepoName, diamond: DiamondId, split: SplitId) -> Split:
+    """One split."""
+    return descriptors.read(Split, context.vmetadata, keys.split(repo, diamond, split), NotFound("split", split))
+
+
+def splits(context: Context, repo: RepoName, diamond: DiamondId) -> Iterator[Split]:
+    """All splits of a diamond, by id."""
+    get_diamond(context, repo, diamond)
+    for name in context.vmetadata.folders(keys.splits(repo, diamond)):
+        yield get_split(context, repo, diamond, SplitId(name))
+
+
+def publish(store: ObjectStore, key: str, descriptor: Published) -> None:
+    """Put a descriptor over an older one. A write that comes late changes nothing and is told so."""
+    body = descriptors.dump(descriptor)
+    try:
+        store.create(key, body)
+    except AlreadyExists:
+        seen = store.get_versioned(key)
+        if seen.body == body:  # an earlier attempt of ours
+            return
+        if descriptors.load(type(descriptor), key, seen.body).age >= descriptor.age:
+            raise StaleWrite(key) from None
+        store.replace(key, body, seen.version)

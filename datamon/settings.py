@@ -1,0 +1,125 @@
+"""Where things are, by environment: the home folder, the store, this host, and the embedded stack if it runs.
+
+    DATAMON_HOME          ~/.datamon      server database, logs, and by default the store
+    DATAMON_STORE         $DATAMON_HOME/store
+    DATAMON_HOST          the host name   names the task queue of this machine's disks
+    DATAMON_CONTRIBUTOR   the login name  "Name <email>", recorded with what you make
+    DATAMON_SPARK_MASTER  local[*]
+
+`datamon up` leaves `stack.json` in the home folder for the other commands, and holds a lock there as long as
+it lives; so a file left behind by a crash is not mistaken for a running stack.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from datamon.errors import AlreadyExists, BadUsage
+from datamon.model import Contributor
+from datamon.stores import Context, open_context
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What `datamon up` runs."""
+
+    pid: int
+    address: str
+    ui: str
+    store: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a command or worker needs to know of its surroundings."""
+
+    home: Path
+    store: str
+    host: str
+    contributor: Contributor
+    spark_master: str
+
+    @classmethod
+    def load(cls, environment: Mapping[str, str] = os.environ) -> Settings:
+        """The settings of this process. A store that is not named is the running stack's, else the home's."""
+        home = Path(environment.get("DATAMON_HOME") or Path.home() / ".datamon").expanduser().absolute()
+        store = environment.get("DATAMON_STORE")
+        if not store:
+            stack = running_stack(home)
+            store = stack.store if stack else str(home / "store")
+        return cls(
+            home=home,
+            store=store,
+            host=environment.get("DATAMON_HOST") or socket.gethostname(),
+            contributor=_contributor(environment.get("DATAMON_CONTRIBUTOR") or _login()),
+            spark_master=environment.get("DATAMON_SPARK_MASTER") or "local[*]",
+        )
+
+    def context(self) -> Context:
+        """The stores."""
+        return open_context(self.store)
+
+
+def running_stack(home: Path) -> Stack | None:
+    """The stack that runs from this home folder, once it is ready."""
+    if not is_held(home):
+        return None
+    try:
+        return msgspec.json.decode((home / "stack.json").read_bytes(), type=Stack)
+    except (FileNotFoundError, msgspec.DecodeError):  # it is just starting or stopping
+        return None
+
+
+@contextmanager
+def holding_stack(home: Path) -> Iterator[Path]:
+    """Be the one stack of a home folder; gives the file to announce it in, which is gone afterwards."""
+    home.mkdir(parents=True, exist_ok=True)
+    announcement = home / "stack.json"
+    with (home / "up.lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyExists(
+                "stack", str(home), "stop it with `datamon down`, or set another DATAMON_HOME"
+            ) from None
+        announcement.unlink(missing_ok=True)
+        try:
+            yield announcement
+        finally:
+            announcement.unlink(missing_ok=True)
+
+
+def is_held(home: Path) -> bool:
+    """Whether a stack runs from this home folder, be it ready or on its way up or down."""
+    try:
+        with (home / "up.lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _contributor(text: str) -> Contributor:
+    found = re.fullmatch(r"\s*([^<>]*?)\s*(?:<([^<>]*)>)?\s*", text)
+    if found is None or not (found[1] or found[2]):
+        raise BadUsage(f"DATAMON_CONTRIBUTOR is {text!r}; write it as 'Name <email>'")
+    return Contributor(found[1] or found[2], found[2] or "")
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"uid {os.getuid()}"

@@ -1,0 +1,319 @@
+"""The typed async client: what the command does, for programs.
+
+    async with await Datamon.connect() as dm:
+        diamond = await dm.diamonds.initialize(repo="weather")
+        splits = [await diamond.add(path) for path in parts]      # returns as soon as the diamond has accepted it
+        await asyncio.gather(*(split.result() for split in splits))
+        bundle = await diamond.commit(message="March")
+
+Whatever goes wrong is raised as one of `datamon.errors`, also when it happened in a worker far away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.spark import Progress
+from activities.wire import from_wire
+from datamon import catalog
+from datamon.errors import AlreadyExists, DatamonError, Failed, NoWorker, SplitFailed, WrongState
+from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, new_id, repo_name, split_id
+from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState, instant
+from datamon.settings import Settings
+from starter.connect import connect, need_worker
+from workflows.diamond import ASK_AGAIN, DiamondWorkflow
+from workflows.messages import (
+    AddSplit,
+    CancelRequest,
+    CommitAnswer,
+    CommitRequest,
+    DiamondRecord,
+    DiamondStatus,
+    Options,
+    SplitReport,
+    SplitStatus,
+)
+from workflows.names import TASK_QUEUE, attributes, diamond_workflow, host_queue, split_workflow
+from workflows.split import SplitWorkflow
+
+POLL_SECONDS = 0.5  # while a split waits for a place in its diamond's window
+_LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
+
+
+class Datamon:
+    """A connection to Temporal and to the store."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client, self.settings = client, settings
+        self.context = settings.context()
+        self.repos = Repos(self)
+        self.diamonds = Diamonds(self)
+
+    @classmethod
+    async def connect(cls, settings: Settings | None = None) -> Self:
+        """Reach the server and the store that the settings, by default the environment's, lead to."""
+        settings = settings or Settings.load()
+        return cls(await connect(settings), settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to close: a Temporal client is its event loop's, and stores hold nothing open."""
+
+
+class Repos:
+    """The repos of a store."""
+
+    def __init__(self, datamon: Datamon) -> None:
+        self._datamon = datamon
+
+    async def create(self, repo: str, description: str = "") -> Repo:
+        """Make a repo, once."""
+        made = new_repo(repo, description, self._datamon.settings)
+        await asyncio.to_thread(catalog.create_repo, self._datamon.context, made)
+        return made
+
+    async def list(self) -> list[Repo]:
+        """All repos, by name."""
+        return await asyncio.to_thread(lambda: list(catalog.repos(self._datamon.context)))
+
+
+def new_repo(repo: str, description: str, settings: Settings) -> Repo:
+    """A repo's descriptor, made now."""
+    import time
+
+    return Repo(
+        name=repo_name(repo),
+        description=description,
+        contributor=settings.contributor,
+        created=instant(time.time_ns()),
+    )
+
+
+class Diamonds:
+    """The diamonds of a store."""
+
+    def __init__(self, datamon: Datamon) -> None:
+        self._datamon = datamon
+
+    async def initialize(
+        self, repo: str, diamond: str | None = None, tag: str = "", options: Options | None = None
+    ) -> Diamond:
+        """Open a diamond. An id of your own is checked to be new, for ever."""
+        datamon = self._datamon
+        record = DiamondRecord(
+            repo=repo_name(repo),
+            diamond=diamond_id(diamond if diamond is not None else new_id()),
+            contributor=datamon.settings.contributor,
+            tag=tag,
+            options=options or Options(),
+        )
+        await asyncio.to_thread(catalog.get_repo, datamon.context, record.repo)
+        await need_worker(datamon.client, TASK_QUEUE)
+        start = WithStartWorkflowOperation(
+            DiamondWorkflow.run,
+            record,
+            id=diamond_workflow(record.repo, record.diamond),
+            task_queue=TASK_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+            search_attributes=attributes(record.repo, "diamond", DiamondState.INITIALIZED),
+            static_summary=f"diamond {tag or record.diamond} of {record.repo}",
+            static_details=f"Makes one bundle in repo {record.repo} out of many uploads.",
+        )
+        try:
+            _: Any = await datamon.client.execute_update_with_start_workflow(
+                DiamondWorkflow.initialized, start_workflow_operation=start
+            )
+        except WorkflowAlreadyStartedError:
+            raise AlreadyExists("diamond", record.diamond, "an id is used only once; leave it out to get one") from None
+        except WorkflowUpdateFailedError as error:
+            raise from_wire(error) from error
+        finally:
+            await asyncio.gather(start.workflow_handle(), return_exceptions=True)
+        return Diamond(datamon, record.repo, record.diamond)
+
+    def get(self, repo: str, diamond: str) -> Diamond:
+        """A diamond that was opened before."""
+        return Diamond(self._datamon, repo_name(repo), diamond_id(diamond))
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How to add a split. An `id` that is given must be known already, unless `create` says it is yours to choose."""
+
+    id: str | None = None
+    create: bool = False
+    tag: str | None = None
+    skip_on_error: bool = False
+
+
+class Diamond:
+    """A diamond, from afar."""
+
+    def __init__(self, datamon: Datamon, repo: RepoName, diamond: DiamondId) -> None:
+        self._datamon, self.repo, self.id = datamon, repo, diamond
+
+    @property
+    def handle(self) -> WorkflowHandle[DiamondWorkflow, Any]:
+        """The workflow, whichever run of it is the current one."""
+        return self._datamon.client.get_workflow_handle_for(DiamondWorkflow.run, diamond_workflow(self.repo, self.id))
+
+    async def status(self) -> DiamondStatus:
+        """The diamond in numbers, from the workflow itself."""
+        try:
+            return await self.handle.query(DiamondWorkflow.status)
+        except RPCError as error:
+            raise await self._explained(error) from error
+
+    async def add(self, path: str | Path, options: SplitOptions | None = None) -> Split:
+        """Add what is at a path of this machine. Returns once the diamond has accepted it; the upload goes on."""
+        [split] = await self.add_all([path], options)
+        return split
+
+    async def add_all(self, paths: Sequence[str | Path], options: SplitOptions | None = None) -> list[Split]:
+        """Add many paths with one message, each as a split of its own."""
+        options, settings = options or SplitOptions(), self._datamon.settings
+        queue = host_queue(settings.host)
+        adds = [
+            AddSplit(
+                split=split_id(options.id if options.id is not None else new_id()),
+                request=new_id(),
+                path=str(Path(path).absolute()),
+                queue=queue,
+                host=settings.host,
+                contributor=settings.contributor,
+                tag=options.tag if options.tag is not None else settings.host,
+                skip_on_error=options.skip_on_error,
+                must_exist=options.id is not None and not options.create,
+            )
+            for path in paths
+        ]
+        await need_worker(self._datamon.client, TASK_QUEUE, queue)
+        try:
+            await self.handle.signal(DiamondWorkflow.add, adds)
+            return [await self._accepted(add) for add in adds]
+        except RPCError as error:
+            raise await self._explained(error, "no split can be added any more") from error
+
+    async def _accepted(self, add: AddSplit) -> Split:
+        """A signal cannot refuse, so ask whether the diamond took it."""
+        status = await self._split_status(add.split)
+        if status.refused is not None and status.refused.request == add.request:
+            raise status.refused.error()
+        return Split(self._datamon, self, add.split, add.request)
+
+    async def _split_status(self, split: SplitId) -> SplitStatus:
+        return await self.handle.query(DiamondWorkflow.split, split)
+
+    async def commit(
+        self,
+        message: str,
+        mode: ConflictMode = ConflictMode.KEEP,
+        order: Order = Order.UPLOADED,
+        *,
+        wait: bool = False,
+        splits: int | None = None,
+    ) -> CommitAnswer:
+        """Make the bundle of all done splits. With `wait`, once as many as asked for were added and all ended."""
+        request = CommitRequest(new_id(), message, mode, order, wait, splits)
+        answer: CommitAnswer = await self._ask(DiamondWorkflow.commit, request, "it cannot be committed any more")
+        return answer
+
+    async def cancel(self, reason: str = "canceled by the user") -> None:
+        """Stop all splits, wait until they have, and close the diamond without a bundle."""
+        await self._ask(DiamondWorkflow.cancel, CancelRequest(new_id(), reason), "it cannot be canceled any more")
+
+    async def _ask(self, update: Any, request: CommitRequest | CancelRequest, refused: str) -> Any:
+        """Send an update and wait for its answer, again where the workflow has gone on in a new run meanwhile."""
+        await need_worker(self._datamon.client, TASK_QUEUE)
+        while True:
+            try:
+                return await self.handle.execute_update(update, request)
+            except WorkflowUpdateFailedError as error:
+                if isinstance(error.cause, ApplicationError) and error.cause.type in _LET_GO:
+                    continue
+                raise from_wire(error) from error
+            except RPCError as error:
+                raise await self._explained(error, refused) from error
+
+    async def _explained(self, error: RPCError, refused: str = "it has ended") -> DatamonError:
+        """Why the workflow did not answer, in the words of the store."""
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            busy = error.status in (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
+            return NoWorker(TASK_QUEUE) if busy else Failed(f"Temporal: {error.message}")
+        diamond = await asyncio.to_thread(catalog.get_diamond, self._datamon.context, self.repo, self.id)
+        if diamond.state.ended:
+            return WrongState("diamond", self.id, diamond.state, refused)
+        return Failed(f"diamond {self.id} is {diamond.state} in the store, but this Temporal server does not know it")
+
+
+class Split:
+    """A split, from afar."""
+
+    def __init__(self, datamon: Datamon, diamond: Diamond, split: SplitId, request: str) -> None:
+        self._datamon, self._diamond, self.id, self._request = datamon, diamond, split, request
+
+    @property
+    def handle(self) -> WorkflowHandle[SplitWorkflow, SplitReport]:
+        """The workflow of the newest generation."""
+        workflow_id = split_workflow(self._diamond.repo, self._diamond.id, self.id)
+        return self._datamon.client.get_workflow_handle_for(SplitWorkflow.run, workflow_id)
+
+    async def result(self) -> SplitReport:
+        """Wait for the end. SplitFailed where it failed."""
+        await self._until_started()
+        try:
+            report = await self.handle.result()
+        except WorkflowFailureError as error:
+            raise SplitFailed(self.id, str(from_wire(error))) from error
+        if report.state is not SplitState.DONE:
+            raise SplitFailed(self.id, report.reason)
+        return report
+
+    async def progress(self) -> Progress | None:
+        """How far the upload is, from its last heartbeat; None before the first one and after the end."""
+        try:
+            told = await self.handle.describe()
+        except RPCError:
+            return None
+        for pending in told.raw_description.pending_activities:
+            details = await self._datamon.client.data_converter.decode(list(pending.heartbeat_details.payloads))
+            if details and isinstance(details[0], dict):
+                known = {field.name for field in fields(Progress)}
+                return Progress(**{name: value for name, value in details[0].items() if name in known})
+        return None
+
+    async def _until_started(self) -> None:
+        """A diamond starts a limited number of splits at once; the others have no workflow yet."""
+        while True:
+            try:
+                status = await self._diamond._split_status(self.id)  # noqa: SLF001
+            except RPCError as error:
+                raise await self._diamond._explained(error) from error  # noqa: SLF001
+            if status.request != self._request:
+                raise SplitFailed(self.id, "it was added again")
+            if status.started:
+                return
+            if status.state is SplitState.FAILED:
+                raise SplitFailed(self.id, status.reason)
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,291 @@
+"""`datamon diamond`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from datamon import catalog
+from datamon.errors import BadUsage, SourceMissing, SourceUnreadable
+from datamon.ids import DiamondId, RepoName, SplitId
+from datamon.model import ConflictMode, Order
+from datamon.settings import Settings
+from starter.commands.options import Command, diamond_option, repo_option, split_option
+from starter.output import amount, format_option, print_listing, print_one, say, seconds
+
+if TYPE_CHECKING:
+    from starter.client import Split
+    from workflows.messages import SplitReport
+
+
+@click.group()
+def diamond() -> None:
+    """Make one bundle out of many uploads."""
+
+
+@diamond.group()
+def split() -> None:
+    """Add and list the splits of a diamond: one upload each."""
+
+
+@diamond.command()
+@repo_option()
+@diamond_option(required=False, about="An id of your own, used only once. By default a new KSUID.")
+@click.option("--tag", default="", help="A note to find the diamond by.")
+def initialize(repo: RepoName, diamond: DiamondId | None, tag: str) -> None:
+    """Open a diamond and print its id.
+
+    Example: diamond=$(datamon diamond initialize --repo weather)
+    """
+
+    async def run() -> None:
+        from starter.client import Datamon
+
+        async with await Datamon.connect() as datamon:
+            click.echo((await datamon.diamonds.initialize(repo, diamond, tag)).id)
+
+    asyncio.run(run())
+
+
+def _add_options(command: Command) -> Command:
+    for option in reversed(
+        [
+            repo_option(),
+            diamond_option(),
+            click.option("--path", required=True, help="The folder or file to upload, on this machine."),
+            split_option(about="Run this split again instead of adding a new one."),
+            click.option("--create", is_flag=True, help="With --split: the id is new, and mine to choose."),
+            click.option("--split-tag", default=None, help="A note on the split. By default the host name."),
+            click.option("--skip-on-error", is_flag=True, help="Leave out what cannot be uploaded, and count it."),
+            click.option("--detach", is_flag=True, help="Return once the diamond has accepted the split."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@diamond.command()
+@_add_options
+def add(**options: Any) -> None:
+    """Upload a folder or file as a split, and print the split's id.
+
+    The id is printed as soon as the diamond has accepted the split, before the upload ends.
+
+    Example: datamon diamond add --repo weather --diamond $diamond --path /data/part1
+    """
+    _add(**options)
+
+
+@split.command(name="add")
+@_add_options
+def split_add(**options: Any) -> None:
+    """The same as `datamon diamond add`.
+
+    Example: datamon diamond split add --repo weather --diamond $diamond --path /data/part1
+    """
+    _add(**options)
+
+
+def _add(
+    repo: RepoName,
+    diamond: DiamondId,
+    path: str,
+    split: SplitId | None,
+    split_tag: str | None,
+    *,
+    create: bool,
+    skip_on_error: bool,
+    detach: bool,
+) -> None:
+    if create and split is None:
+        raise BadUsage("--create goes with --split: it says that the id given there is new")
+    _check_source(path)
+
+    async def run() -> None:
+        from starter.client import Datamon, SplitOptions
+
+        async with await Datamon.connect() as datamon:
+            options = SplitOptions(split, create, split_tag, skip_on_error)
+            added = await datamon.diamonds.get(repo, diamond).add(path, options)
+            click.echo(added.id)
+            sys.stdout.flush()  # a restarted container needs it even if we are killed now
+            if not detach:
+                _tell(await _watched(added), path)
+
+    asyncio.run(run())
+
+
+def _check_source(path: str) -> None:
+    """Say at once what can be seen from here; the worker looks again, and at every file."""
+    try:
+        with os.scandir(path):
+            pass
+    except NotADirectoryError:
+        if not os.access(path, os.R_OK):
+            raise SourceUnreadable(path, "permission denied") from None
+    except FileNotFoundError:
+        raise SourceMissing(path) from None
+    except OSError as error:
+        raise SourceUnreadable(path, (error.strerror or str(error)).lower()) from error
+
+
+async def _watched(split: Split) -> SplitReport:
+    """The split's report; on a terminal, with a progress bar until it comes."""
+    from starter.progress import upload_bar
+
+    result = asyncio.ensure_future(split.result())
+    with upload_bar(split.id) as show:
+        while not (await asyncio.wait([result], timeout=0.5))[0]:
+            show(await split.progress())
+    return result.result()
+
+
+def _tell(report: SplitReport, path: str) -> None:
+    say(f"split {report.split}: {report.files:,} files, {amount(report.bytes)}, {amount(report.stored)} newly stored")
+    for name in report.reserved:
+        say(f"skipped {name}: it is datamon's own")
+    if report.skipped:
+        say(f"skipped {report.skipped:,} files that cannot be uploaded")
+    if not report.files:
+        say(f"{path!r} holds no files, so the split is empty")
+
+
+@split.command(name="list")
+@repo_option()
+@diamond_option()
+@format_option
+def list_splits(repo: RepoName, diamond: DiamondId, format: str) -> None:
+    """List the splits of a diamond: state, timings, size, and why one failed.
+
+    Example: datamon diamond split list --repo weather --diamond $diamond
+    """
+    print_listing(
+        catalog.splits(Settings.load().context(), repo, diamond),
+        format,
+        ("SPLIT", "STATE", "TAG", "STARTED", "ENDED", "FILES", "BYTES", "SOURCE", "REASON"),
+        lambda s: (
+            s.id,
+            s.state,
+            s.tag,
+            seconds(s.started),
+            seconds(s.ended),
+            s.files,
+            s.bytes,
+            f"{s.host}:{s.source}",
+            s.reason,
+        ),
+    )
+
+
+@diamond.command(name="list")
+@repo_option()
+@format_option
+def list_diamonds(repo: RepoName, format: str) -> None:
+    """List the diamonds of a repo.
+
+    Example: datamon diamond list --repo weather
+    """
+    print_listing(
+        catalog.diamonds(Settings.load().context(), repo),
+        format,
+        ("DIAMOND", "STATE", "TAG", "CREATED", "UPDATED", "BUNDLE"),
+        lambda d: (d.id, d.state, d.tag, seconds(d.created), seconds(d.updated), d.bundle),
+    )
+
+
+@diamond.command()
+@repo_option()
+@diamond_option()
+@format_option
+def get(repo: RepoName, diamond: DiamondId, format: str) -> None:
+    """Show one diamond.
+
+    Example: datamon diamond get --repo weather --diamond $diamond --format json
+    """
+    print_one(catalog.get_diamond(Settings.load().context(), repo, diamond), format)
+
+
+_MODES = {
+    ConflictMode.KEEP: "Keep versions that lost under .conflicts (the default).",
+    ConflictMode.CHECKPOINTS: "Keep versions that lost under .checkpoints.",
+    ConflictMode.IGNORE: "Drop versions that lost.",
+    ConflictMode.FORBID: "Refuse to commit if versions differ.",
+}
+
+
+def _mode_options(command: Command) -> Command:
+    for mode, about in reversed(_MODES.items()):
+        command = click.option(f"--{mode}", mode.name.lower(), is_flag=True, help=about)(command)
+    return command
+
+
+@diamond.command()
+@repo_option()
+@diamond_option()
+@click.option("--message", required=True, help="What this version is, in a sentence.")
+@_mode_options
+@click.option("--order", type=click.Choice(list(Order)), default=Order.UPLOADED, help="What makes a version later.")
+@click.option("--wait", is_flag=True, help="Wait for running splits to end first.")
+@click.option("--splits", type=click.IntRange(1), default=None, help="Refuse to commit fewer done splits than this.")
+@format_option
+def commit(
+    repo: RepoName,
+    diamond: DiamondId,
+    message: str,
+    order: str,
+    splits: int | None,
+    format: str,
+    *,
+    wait: bool,
+    **modes: bool,
+) -> None:
+    """Make one bundle of all done splits, and print its id.
+
+    Splits that are still running are left out and stopped, unless --wait is given. With --wait and --splits N
+    the commit waits until N splits have been added and all have ended.
+
+    Example: datamon diamond commit --repo weather --diamond $diamond --message March --wait --splits 3
+    """
+    chosen = [mode for mode in ConflictMode if modes[mode.name.lower()]]
+    if len(chosen) > 1:
+        raise BadUsage(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+
+    async def run() -> None:
+        from starter.client import Datamon
+
+        async with await Datamon.connect() as datamon:
+            answer = await datamon.diamonds.get(repo, diamond).commit(
+                message, chosen[0] if chosen else ConflictMode.KEEP, Order(order), wait=wait, splits=splits
+            )
+        if format == "json":
+            print_one(answer, format)
+        else:
+            click.echo(answer.bundle)
+        say(f"bundle {answer.bundle}: {answer.files:,} files, {amount(answer.bytes)}, {answer.conflicts:,} conflicts")
+        for left in answer.left_out:
+            say(f"left out split {left.id}: {left.reason}")
+
+    asyncio.run(run())
+
+
+@diamond.command()
+@repo_option()
+@diamond_option()
+def cancel(repo: RepoName, diamond: DiamondId) -> None:
+    """Stop all splits of a diamond and close it without a bundle.
+
+    Example: datamon diamond cancel --repo weather --diamond $diamond
+    """
+
+    async def run() -> None:
+        from starter.client import Datamon
+
+        async with await Datamon.connect() as datamon:
+            await datamon.diamonds.get(repo, diamond).cancel()
+        say(f"diamond {diamond} is canceled")
+
+    asyncio.run(run())

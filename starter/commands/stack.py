@@ -1,0 +1,197 @@
+"""`datamon up`, `down`, `status` and `worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from datamon.errors import AlreadyExists, Failed, ServerUnreachable
+from datamon.settings import Settings, Stack, holding_stack, is_held, running_stack
+from starter.output import format_option, print_one, say
+
+DETACH_SECONDS = 90
+DOWN_SECONDS = 30
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=None, help="Temporal's port; else 7233 or a free one.")
+@click.option("--ui-port", type=click.IntRange(1, 65535), default=None, help="The Web UI's; else 8233 or a free one.")
+@click.option("--detach", is_flag=True, help="Return once it is up, and leave it running.")
+def up(port: int | None, ui_port: int | None, *, detach: bool) -> None:
+    """Start the embedded Temporal server and a worker with local Spark.
+
+    Everything is kept in DATAMON_HOME, so diamonds that are open go on when it is started again.
+
+    Example: datamon up --detach
+    """
+    settings = Settings.load()
+    if detach:
+        _announce(_detached(settings, port, ui_port))
+    else:
+        _listen_to_signals_early()
+        asyncio.run(_up(settings, port, ui_port))
+
+
+def _listen_to_signals_early() -> None:
+    """A SIGTERM while modules are still being imported is as good as a Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+async def _up(settings: Settings, port: int | None, ui_port: int | None) -> None:
+    from starter.connect import answers
+    from worker.server import temporal_server
+
+    stop = _stop_event()
+    with holding_stack(settings.home) as announcement:
+        async with temporal_server(settings.home, answers, port, ui_port) as server:
+            stack = Stack(os.getpid(), server.address, server.ui, settings.store)
+            await _serve_until(stop, settings, stack, announcement, server.process)
+
+
+async def _serve_until(
+    stop: asyncio.Event, settings: Settings, stack: Stack, announcement: Path, server: asyncio.subprocess.Process
+) -> None:
+    import msgspec
+    from temporalio.client import Client
+
+    from worker.service import serving
+
+    client = await Client.connect(stack.address, identity=f"{os.getpid()}@{settings.host}")
+    async with serving(client, settings):
+        fresh = announcement.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(stack))
+        fresh.replace(announcement)
+        _announce(stack)
+        say("Ctrl-C stops it")
+        gone = asyncio.ensure_future(server.wait())
+        told = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([gone, told], return_when=asyncio.FIRST_COMPLETED)
+        announcement.unlink(missing_ok=True)
+        told.cancel()
+        if gone.done():
+            raise Failed(f"the Temporal server ended; {settings.home / 'temporal.log'} may say why")
+        gone.cancel()
+
+
+def _stop_event() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def _announce(stack: Stack) -> None:
+    say(f"Temporal  {stack.address}")
+    say(f"Web UI    {stack.ui}")
+    say(f"store     {stack.store}")
+
+
+def _detached(settings: Settings, port: int | None, ui_port: int | None) -> Stack:
+    """Start `datamon up` in a session of its own and wait until it is ready."""
+    if is_held(settings.home):
+        raise AlreadyExists("stack", str(settings.home), "stop it with `datamon down`, or set another DATAMON_HOME")
+    command = [sys.executable, "-m", "starter.cli", "up"]
+    command += ["--port", str(port)] if port else []
+    command += ["--ui-port", str(ui_port)] if ui_port else []
+    settings.home.mkdir(parents=True, exist_ok=True)
+    log_path = settings.home / "up.log"
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=settings.home
+        )
+    deadline = time.monotonic() + DETACH_SECONDS
+    while time.monotonic() < deadline:
+        stack = running_stack(settings.home)
+        if stack is not None:
+            return stack
+        if process.poll() is not None:
+            last = log_path.read_text(errors="replace").strip().splitlines()[-1:]
+            raise Failed("".join(last).removeprefix("datamon: ") or f"it ended at once; {log_path} may say why")
+        time.sleep(0.05)
+    process.terminate()
+    raise Failed(f"it was not up within {DETACH_SECONDS} s; {log_path} may say why")
+
+
+@click.command()
+def down() -> None:
+    """Stop what `datamon up` started. Open diamonds go on when it is started again.
+
+    Example: datamon down
+    """
+    home = Settings.load().home
+    stack = running_stack(home)
+    if stack is None:
+        say(f"nothing runs from {home}")
+        return
+    os.kill(stack.pid, signal.SIGTERM)
+    deadline = time.monotonic() + DOWN_SECONDS
+    while is_held(home):
+        if time.monotonic() > deadline:
+            raise Failed(f"process {stack.pid} did not stop within {DOWN_SECONDS} s; {home / 'up.log'} may say why")
+        time.sleep(0.05)
+    say("stopped")
+
+
+@click.command()
+@click.option("--queue", "queues", multiple=True, help="Serve only this task queue, not `datamon` and this host's.")
+def worker(queues: tuple[str, ...]) -> None:
+    """Run a worker for a Temporal server elsewhere, until Ctrl-C or SIGTERM.
+
+    Example: TEMPORAL_ADDRESS=temporal.example:7233 datamon worker
+    """
+    _listen_to_signals_early()
+    asyncio.run(_worker(Settings.load(), list(queues)))
+
+
+async def _worker(settings: Settings, queues: list[str]) -> None:
+    from starter.connect import connect, need_search_attributes
+    from worker.service import serving
+
+    stop = _stop_event()
+    client = await connect(settings)
+    await need_search_attributes(client)
+    async with serving(client, settings, queues or None):
+        say(f"serving {', '.join(queues) or 'datamon'} at {client.service_client.config.target_host}")
+        await stop.wait()
+
+
+@click.command()
+@format_option
+def status(format: str) -> None:
+    """Show what this command would talk to, and whether it answers. Exits with 6 if no server does.
+
+    Example: datamon status --format json
+    """
+    told = asyncio.run(_status(Settings.load()))
+    print_one(told, format)
+    if not told["answers"]:
+        raise ServerUnreachable(str(told["address"]))
+
+
+async def _status(settings: Settings) -> dict[str, object]:
+    from starter.connect import connect, has_worker, target
+    from workflows.names import TASK_QUEUE, host_queue
+
+    stack = running_stack(settings.home)
+    told: dict[str, object] = {
+        "address": target(settings)["target_host"],
+        "answers": True,
+        "ui": stack.ui if stack else None,
+        "store": settings.store,
+        "home": str(settings.home),
+        "workers": {},
+    }
+    try:
+        client = await connect(settings)
+        told["workers"] = {queue: await has_worker(client, queue) for queue in (TASK_QUEUE, host_queue(settings.host))}
+    except ServerUnreachable:
+        told["answers"] = False
+    return told

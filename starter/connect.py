@@ -1,0 +1,92 @@
+"""Finding and reaching the Temporal server.
+
+In this order: TEMPORAL_ADDRESS or TEMPORAL_PROFILE in the environment; the stack that `datamon up` runs from
+DATAMON_HOME; the default profile of temporal.toml; localhost:7233. TLS, API keys and namespaces come from
+Temporal's own environment variables and profiles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError
+
+from datamon.errors import Failed, NoWorker, ServerUnreachable
+from datamon.settings import Settings, running_stack
+from workflows.names import SEARCH_ATTRIBUTES, TASK_QUEUE
+
+CONNECT_SECONDS = 5
+
+
+def target(settings: Settings) -> dict[str, Any]:
+    """What `Client.connect` is to be called with."""
+    config: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
+    stack = running_stack(settings.home)
+    chosen = os.environ.get("TEMPORAL_ADDRESS") or os.environ.get("TEMPORAL_PROFILE")
+    if stack is not None and not chosen:
+        config = {"target_host": stack.address}
+    config.setdefault("target_host", "localhost:7233")
+    config["identity"] = f"{os.getpid()}@{settings.host}"
+    return config
+
+
+async def connect(settings: Settings) -> Client:
+    """A client of the server that these settings lead to."""
+    config = target(settings)
+    try:
+        return await asyncio.wait_for(Client.connect(**config), CONNECT_SECONDS)
+    except TimeoutError:
+        raise ServerUnreachable(config["target_host"]) from None
+    except (RuntimeError, RPCError) as error:
+        raise ServerUnreachable(config["target_host"], _gist(error)) from error
+
+
+async def answers(address: str) -> bool:
+    """Whether a Temporal server answers at an address, with the default namespace there."""
+    try:
+        client = await asyncio.wait_for(Client.connect(address), CONNECT_SECONDS)
+        await has_worker(client, TASK_QUEUE)
+    except (RuntimeError, RPCError, TimeoutError):
+        return False
+    return True
+
+
+async def has_worker(client: Client, queue: str) -> bool:
+    """Whether somebody has polled a task queue of late, for the kind of task that it is for."""
+    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if queue == TASK_QUEUE else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+    answer = await client.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind)
+    )
+    return bool(answer.pollers)
+
+
+async def need_worker(client: Client, *queues: str) -> None:
+    """NoWorker, rather than waiting for ever, where nobody would do the work."""
+    for queue in queues:
+        if not await has_worker(client, queue):
+            raise NoWorker(queue)
+
+
+async def need_search_attributes(client: Client) -> None:
+    """Fail with what to do, where the namespace lacks the search attributes that workflows set."""
+    answer = await client.operator_service.list_search_attributes(
+        ListSearchAttributesRequest(namespace=client.namespace)
+    )
+    wanted = SEARCH_ATTRIBUTES.items()
+    missing = [f"--name {name} --type {kind}" for name, kind in wanted if name not in answer.custom_attributes]
+    if missing:
+        command = f"temporal operator search-attribute create {' '.join(missing)}"
+        raise Failed(f"namespace {client.namespace!r} lacks search attributes; register them with `{command}`")
+
+
+def _gist(error: Exception) -> str:
+    text = str(error).lower()
+    return next((known for known in ("connection refused", "dns error", "certificate") if known in text), str(error))

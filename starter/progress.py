@@ -1,0 +1,71 @@
+"""Progress on a terminal; nothing at all where stderr is none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from activities.spark import Progress
+    from datamon.model import Bundle, Entry
+
+
+@contextmanager
+def upload_bar(title: str) -> Iterator[Callable[[Progress | None], None]]:
+    """A bar for an upload, moved by calling what it gives with the newest progress."""
+    with _bar() as bar:
+        if bar is None:
+            yield lambda _: None
+            return
+        task = bar.add_task(title, total=None, files="waiting")
+
+        def show(progress: Progress | None) -> None:
+            if progress is not None and progress.all_parts:
+                files = f"{progress.files:,}/{progress.all_files:,} files"
+                bar.update(task, completed=progress.bytes, total=max(progress.all_bytes, 1), files=files)
+            elif progress is not None:
+                bar.update(task, files=progress.phase)
+
+        yield show
+
+
+@contextmanager
+def download_bar(bundle: Bundle) -> Iterator[Callable[[Entry], None]]:
+    """A bar for a download, moved by calling what it gives with each file that has come."""
+    with _bar() as bar:
+        if bar is None:
+            yield lambda _: None
+            return
+        task = bar.add_task(bundle.id, total=max(bundle.bytes, 1), files="")
+        done = 0
+
+        def show(entry: Entry) -> None:
+            nonlocal done
+            done += 1
+            bar.update(task, advance=entry.size, files=f"{done:,}/{bundle.files:,} files")
+
+        yield show
+
+
+@contextmanager
+def _bar() -> Iterator[Bar | None]:
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[files]}"),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield bar

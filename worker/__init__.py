@@ -1,0 +1,1 @@
+"""The process that hosts workflows and activities: Spark, thread pool, graceful stop, the embedded stack."""

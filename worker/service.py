@@ -1,0 +1,87 @@
+"""The Temporal workers of one process: the shared queue, and the queue of this host's disks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio.worker import Worker
+
+from activities.commit import CommitActivities
+from activities.metadata import MetadataActivities
+from activities.upload import UploadActivities
+from datamon.settings import Settings
+from worker.spark import SparkRuntime
+from workflows.diamond import DiamondWorkflow
+from workflows.names import TASK_QUEUE, host_queue
+from workflows.split import SplitWorkflow
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from temporalio.client import Client
+
+    from datamon.stores import Context
+
+WORKFLOWS = [DiamondWorkflow, SplitWorkflow]
+GRACE = timedelta(seconds=5)  # after SIGTERM, for activities to send their last heartbeat and leave
+METADATA_AT_ONCE = 32
+SPARK_JOBS_AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
+
+log = logging.getLogger(__name__)
+
+
+def build_workers(
+    client: Client, context: Context, spark: Callable[[], SparkContext], queues: list[str], pool: ThreadPoolExecutor
+) -> list[Worker]:
+    """A Temporal worker for each queue. Workflows live on the shared one; uploads run on any."""
+    metadata, commit, upload = (
+        MetadataActivities(context),
+        CommitActivities(context, spark),
+        UploadActivities(context, spark),
+    )
+    shared: list[Callable[..., Any]] = [
+        metadata.open_diamond,
+        metadata.publish_diamond,
+        metadata.start_split,
+        metadata.finish_split,
+        commit.make_bundle,
+    ]
+
+    def worker(queue: str) -> Worker:
+        is_shared = queue == TASK_QUEUE
+        return Worker(
+            client,
+            task_queue=queue,
+            workflows=WORKFLOWS if is_shared else [],
+            activities=[*(shared if is_shared else []), upload.upload_split],
+            activity_executor=pool,
+            max_concurrent_activities=METADATA_AT_ONCE if is_shared else SPARK_JOBS_AT_ONCE,
+            graceful_shutdown_timeout=GRACE,
+            max_heartbeat_throttle_interval=timedelta(seconds=2),  # so that a cancel is seen that soon
+        )
+
+    return [worker(queue) for queue in queues]
+
+
+@asynccontextmanager
+async def serving(client: Client, settings: Settings, queues: list[str] | None = None) -> AsyncIterator[SparkRuntime]:
+    """Serve as long as the block runs, by default the shared queue and this host's."""
+    queues = queues or [TASK_QUEUE, host_queue(settings.host)]
+    spark = SparkRuntime(settings.spark_master, settings.home / "spark")
+    spark.warm_up()
+    threads = METADATA_AT_ONCE + SPARK_JOBS_AT_ONCE * len(queues)
+    try:
+        with ThreadPoolExecutor(threads, thread_name_prefix="activity") as pool:
+            async with AsyncExitStack() as stack:
+                for worker in build_workers(client, settings.context(), spark.context, queues, pool):
+                    await stack.enter_async_context(worker)
+                yield spark
+                log.info("stopping")
+    finally:
+        await asyncio.to_thread(spark.stop)

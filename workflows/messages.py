@@ -1,0 +1,226 @@
+"""Everything that is said to workflows and by them: small dataclasses of ids, counts and keys.
+
+A field that is added later needs a default; then old histories and old clients still fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from temporalio.common import RetryPolicy
+
+from datamon.errors import DatamonError, ErrorCode, rebuild
+from datamon.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.model import ConflictMode, Contributor, DiamondState, LeftOut, Order, SplitState, TakenSplit
+
+
+@dataclass(frozen=True)
+class Options:
+    """How patient a diamond is. An operator can change these without a new version, and a test can shorten them."""
+
+    window: int = 50  # splits started at once; 200 at once cost the parent a sticky timeout of 10 s
+    heartbeat_seconds: float = 30
+    retry_first_seconds: float = 1
+    retry_longest_seconds: float = 60
+    metadata_seconds: float = 60
+    spark_days: float = 30
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """For what can pass; errors that cannot pass say so themselves. There is no limit on attempts."""
+        return RetryPolicy(
+            initial_interval=timedelta(seconds=self.retry_first_seconds),
+            maximum_interval=timedelta(seconds=self.retry_longest_seconds),
+        )
+
+
+@dataclass(frozen=True)
+class AddSplit:
+    """A split to upload. `request` is new with every call of a user, so that a repeated signal counts once."""
+
+    split: SplitId
+    request: str
+    path: str
+    queue: str
+    host: str
+    contributor: Contributor
+    tag: str = ""
+    skip_on_error: bool = False
+    must_exist: bool = False  # the caller gave an id it had got before
+
+
+@dataclass(frozen=True)
+class CommitRequest:
+    """A wish to commit. The same `request` again asks for the same answer."""
+
+    request: str
+    message: str
+    mode: ConflictMode = ConflictMode.KEEP
+    order: Order = Order.UPLOADED
+    wait: bool = False
+    splits: int | None = None
+
+
+@dataclass(frozen=True)
+class CancelRequest:
+    """A wish to cancel. The same `request` again asks for the same answer."""
+
+    request: str = ""
+    reason: str = "canceled by the user"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why something was refused, as plain values that turn back into the error."""
+
+    request: str
+    code: str
+    args: list[Any]
+
+    @classmethod
+    def of(cls, request: str, error: DatamonError) -> Refusal:
+        """The refusal that this error is."""
+        return cls(request, error.code, list(error.args))
+
+    def error(self) -> DatamonError:
+        """The error again."""
+        return rebuild(ErrorCode(self.code), self.args)
+
+
+@dataclass(frozen=True)
+class SplitInput:
+    """One generation of a split: the input of SplitWorkflow."""
+
+    repo: RepoName
+    diamond: DiamondId
+    add: AddSplit
+    generation: int
+    created: str
+    options: Options
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """How one generation of a split ended: the result of SplitWorkflow, and what it tells its diamond."""
+
+    split: SplitId
+    generation: int
+    state: SplitState
+    files: int = 0
+    bytes: int = 0
+    stored: int = 0
+    skipped: int = 0
+    reserved: list[str] = field(default_factory=list)
+    reason: str = ""
+    failure: Refusal | None = None
+
+
+@dataclass
+class SplitRow:
+    """What a diamond remembers of a split."""
+
+    position: int
+    request: str
+    created: str
+    state: SplitState = SplitState.RUNNING
+    generation: int = 0
+    waiting: AddSplit | None = None  # accepted, and its workflow is not started yet
+    open: bool = False  # its workflow runs
+    stop: str = ""  # its workflow is to be told to stop, and why
+    files: int = 0
+    bytes: int = 0
+    reason: str = ""
+    tag: str = ""
+
+
+@dataclass(frozen=True)
+class CommitAnswer:
+    """What a commit came to."""
+
+    request: str
+    bundle: BundleId
+    files: int
+    bytes: int
+    conflicts: int
+    left_out: list[LeftOut]
+
+
+@dataclass
+class DiamondRecord:
+    """A diamond, whole: the workflow's input, its state, and what continue-as-new carries over."""
+
+    repo: RepoName
+    diamond: DiamondId
+    contributor: Contributor
+    tag: str = ""
+    options: Options = field(default_factory=Options)
+    state: DiamondState = DiamondState.INITIALIZED
+    created: str = ""
+    revision: int = 0
+    added: int = 0
+    splits: dict[SplitId, SplitRow] = field(default_factory=dict)
+    refused: dict[str, Refusal] = field(default_factory=dict)  # by split id, the newest REFUSALS of them
+    commit: CommitRequest | None = None
+    cancel: CancelRequest | None = None
+    failed_commit: Refusal | None = None
+    reason: str = ""
+    bundle: BundleId | None = None  # the one that is being made, or was
+    answer: CommitAnswer | None = None
+
+    def count(self, state: SplitState) -> int:
+        """How many splits are in a state."""
+        return sum(row.state is state for row in self.splits.values())
+
+    def taken(self) -> list[TakenSplit]:
+        """The done splits, in the order they were added."""
+        rows = sorted(self.splits.items(), key=lambda item: item[1].position)
+        return [TakenSplit(split, row.generation, row.position) for split, row in rows if row.state is SplitState.DONE]
+
+    def left_out(self) -> list[LeftOut]:
+        """The splits that a commit does not take, and why."""
+        rows = sorted(self.splits.items(), key=lambda item: item[1].position)
+        return [LeftOut(split, row.state, row.reason) for split, row in rows if row.state is not SplitState.DONE]
+
+
+@dataclass(frozen=True)
+class DiamondStatus:
+    """A diamond in numbers."""
+
+    repo: RepoName
+    diamond: DiamondId
+    state: DiamondState
+    created: str
+    splits: dict[str, int]
+    waiting: int
+    files: int
+    bytes: int
+    committing: bool  # a commit is accepted, and may be waiting for splits
+    reason: str
+    bundle: BundleId | None
+
+
+@dataclass(frozen=True)
+class SplitStatus:
+    """A split as its diamond sees it. `refused` is about the newest add that was refused under this id."""
+
+    split: SplitId
+    known: bool
+    request: str = ""
+    state: SplitState | None = None
+    generation: int = 0
+    started: bool = False
+    files: int = 0
+    bytes: int = 0
+    reason: str = ""
+    tag: str = ""
+    refused: Refusal | None = None
+
+
+@dataclass(frozen=True)
+class DiamondResult:
+    """How a diamond ended."""
+
+    state: DiamondState
+    answer: CommitAnswer | None = None

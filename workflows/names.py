@@ -1,0 +1,37 @@
+"""What things are called in Temporal: workflow ids, task queues and search attributes."""
+
+from __future__ import annotations
+
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+
+from datamon.ids import DiamondId, RepoName, SplitId
+
+TASK_QUEUE = "datamon"
+
+REPO = SearchAttributeKey.for_keyword("DatamonRepo")
+STATE = SearchAttributeKey.for_keyword("DatamonState")
+KIND = SearchAttributeKey.for_keyword("DatamonKind")
+SPLITS = SearchAttributeKey.for_int("DatamonSplits")
+SEARCH_ATTRIBUTES = {REPO.name: "Keyword", STATE.name: "Keyword", KIND.name: "Keyword", SPLITS.name: "Int"}
+
+
+def diamond_workflow(repo: RepoName, diamond: DiamondId) -> str:
+    """Id of the workflow that owns a diamond."""
+    return f"diamond/{repo}/{diamond}"
+
+
+def split_workflow(repo: RepoName, diamond: DiamondId, split: SplitId) -> str:
+    """Id of the workflow that owns a split."""
+    return f"split/{repo}/{diamond}/{split}"
+
+
+def host_queue(host: str) -> str:
+    """Task queue of the workers that see one host's disks."""
+    return f"{TASK_QUEUE}@{host}"
+
+
+def attributes(repo: RepoName, kind: str, state: str) -> TypedSearchAttributes:
+    """What a workflow can be found by from its start."""
+    return TypedSearchAttributes(
+        [SearchAttributePair(REPO, repo), SearchAttributePair(KIND, kind), SearchAttributePair(STATE, state)]
+    )

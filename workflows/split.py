@@ -1,0 +1,161 @@
+"""SplitWorkflow: one generation of one split, from running to done or failed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from activities.metadata import FinishSplit, MetadataActivities
+    from activities.upload import UploadActivities, UploadReport, UploadSplit
+    from activities.wire import from_wire
+    from datamon.errors import DatamonError, Failed
+    from datamon.model import Split, SplitState, instant
+    from datamon.plan import Source
+    from workflows.messages import Refusal, SplitInput, SplitReport
+    from workflows.names import STATE, TASK_QUEUE, diamond_workflow
+    from workflows.waiting import outlast_cancel
+
+
+@workflow.defn
+class SplitWorkflow:
+    """Uploads a split and tells its diamond how that ended."""
+
+    @workflow.init
+    def __init__(self, order: SplitInput) -> None:
+        self._order = order
+        self._state = SplitState.RUNNING
+        self._describe("planning and uploading")
+
+    @workflow.run
+    async def run(self, order: SplitInput) -> SplitReport:
+        """Upload, publish the outcome, tell the diamond. A cancel ends it as failed, and never half-told."""
+        try:
+            upload = await self._upload()
+            report = self._done(upload)
+        except (ActivityError, asyncio.CancelledError) as error:
+            report = self._failed(error)
+        await outlast_cancel(self._finish(report))
+        return report
+
+    @workflow.query(description="The split's state: running, done or failed.")
+    def state(self) -> str:
+        """Where this generation stands."""
+        return self._state
+
+    async def _upload(self) -> UploadReport:
+        order, options = self._order, self._order.options
+        await outlast_cancel(self._start())
+        return await workflow.execute_activity_method(
+            UploadActivities.upload_split,
+            UploadSplit(
+                order.repo,
+                order.diamond,
+                order.add.split,
+                order.generation,
+                Source(order.add.path, order.add.skip_on_error),
+            ),
+            task_queue=order.add.queue,
+            start_to_close_timeout=timedelta(days=options.spark_days),
+            heartbeat_timeout=timedelta(seconds=options.heartbeat_seconds),
+            retry_policy=options.retry,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=f"upload {order.add.path} on {order.add.host}",
+        )
+
+    async def _start(self) -> None:
+        order = self._order
+        started = instant(workflow.time_ns())
+        await workflow.execute_activity_method(
+            MetadataActivities.start_split,
+            Split(
+                id=order.add.split,
+                diamond=order.diamond,
+                repo=order.repo,
+                state=SplitState.RUNNING,
+                generation=order.generation,
+                revision=1,
+                tag=order.add.tag,
+                contributor=order.add.contributor,
+                host=order.add.host,
+                source=order.add.path,
+                created=order.created,
+                started=started,
+            ),
+            task_queue=TASK_QUEUE,
+            start_to_close_timeout=timedelta(seconds=order.options.metadata_seconds),
+            retry_policy=order.options.retry,
+            summary="split.yaml: running",
+        )
+
+    async def _finish(self, report: SplitReport) -> None:
+        order = self._order
+        await workflow.execute_activity_method(
+            MetadataActivities.finish_split,
+            FinishSplit(
+                order.repo,
+                order.diamond,
+                report.split,
+                report.generation,
+                report.state,
+                instant(workflow.time_ns()),
+                report.reason,
+            ),
+            task_queue=TASK_QUEUE,
+            start_to_close_timeout=timedelta(seconds=order.options.metadata_seconds),
+            retry_policy=order.options.retry,
+            summary=f"split.yaml: {report.state}",
+        )
+        self._state = report.state
+        workflow.upsert_search_attributes([STATE.value_set(report.state)])
+        self._describe(report.reason or f"{report.files} files, {report.bytes} bytes, {report.stored} newly stored")
+        await self._tell_diamond(report)
+
+    async def _tell_diamond(self, report: SplitReport) -> None:
+        """By workflow id and no run id: the diamond may have continued as new. One that has ended needs no telling."""
+        diamond = workflow.get_external_workflow_handle(diamond_workflow(self._order.repo, self._order.diamond))
+        try:
+            await diamond.signal("split_changed", report)
+        except ApplicationError as error:
+            workflow.logger.info("the diamond is gone: %s", error)
+
+    def _done(self, upload: UploadReport) -> SplitReport:
+        return SplitReport(
+            self._order.add.split,
+            self._order.generation,
+            SplitState.DONE,
+            upload.files,
+            upload.bytes,
+            upload.stored,
+            upload.skipped,
+            upload.reserved,
+        )
+
+    def _failed(self, error: BaseException) -> SplitReport:
+        cause: DatamonError
+        if is_cancelled_exception(error):
+            cause = Failed(workflow.cancellation_reason() or "stopped")
+        else:
+            cause = from_wire(error)
+        return SplitReport(
+            self._order.add.split,
+            self._order.generation,
+            SplitState.FAILED,
+            reason=str(cause),
+            failure=Refusal.of(self._order.add.request, cause),
+        )
+
+    def _describe(self, text: str) -> None:
+        add = self._order.add
+        rows = [
+            ("state", self._state),
+            ("source", f"`{add.path}` on {add.host}"),
+            ("tag", add.tag or "none"),
+            ("generation", str(self._order.generation)),
+            ("outcome" if self._state.ended else "doing", text),
+        ]
+        table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+        workflow.set_current_details(f"| split | {add.split} |\n| --- | --- |\n{table}")
