@@ -38,6 +38,7 @@ class MergeTask:
     order: Order
     splits: Sequence[TakenSplit]
     lists: dict[SplitId, Sequence[ListInfo]]
+    list_entries: int = MAX_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class _ListSeries:
 
     def add(self, version: Version) -> None:
         self._writer.add(version.entry, version.packs)
-        if len(self._writer) == MAX_ENTRIES:
+        if len(self._writer) == self._task.list_entries:
             self._write()
 
     def close(self) -> list[ListInfo]:

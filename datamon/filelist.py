@@ -84,7 +84,7 @@ class FileList:
         if not found or version != b"version: %d" % VERSION:
             raise CorruptObject(key, f"`version` is not {VERSION}, or `entries` is missing")
         self._start = len(head) + len(_ENTRIES) - 1  # on the line feed before the first entry
-        self.packs = self._decode(_strings, packs)
+        self.packs = self._decode(_strings, packs, "packs")
 
     def entries(self, names: NameRange = EVERYTHING) -> list[Entry]:
         """The entries in a range of names, in order. Only those lines are decoded."""
@@ -93,7 +93,7 @@ class FileList:
         try:
             return _entries.decode_lines(self._body[start:stop].replace(_LINE, b"\n"))
         except msgspec.DecodeError as error:
-            raise CorruptObject(self._key, str(error)) from error
+            raise CorruptObject(self._key, f"`entries`: {error}") from error
 
     def info(self, index: str) -> ListInfo:
         """What the descriptor keeps of this list, made from the list itself."""
@@ -105,18 +105,18 @@ class FileList:
         while low < high:
             middle = self._body.rfind(b"\n", low, (low + high) // 2 + 1)
             end = self._body.find(b"\n", middle + 1)
-            entry = self._decode(_entries, self._body[middle + len(_LINE) : end])
+            entry = self._decode(_entries, self._body[middle + len(_LINE) : end], "entries")
             if order(entry.name) < key:
                 low = end
             else:
                 high = middle
         return low
 
-    def _decode(self, decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    def _decode(self, decoder: msgspec.json.Decoder[T], line: bytes, field: str) -> T:
         try:
             return decoder.decode(line)
         except msgspec.DecodeError as error:
-            raise CorruptObject(self._key, str(error)) from error
+            raise CorruptObject(self._key, f"`{field}`: {error}") from error
 
 
 def in_order(lists: Iterable[tuple[ListInfo, Iterable[T]]], name: Callable[[T], str]) -> Iterator[T]:

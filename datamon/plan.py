@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from blake3 import blake3
 
@@ -145,10 +144,10 @@ def cut(pieces: Iterable[Piece], slots: int) -> list[Part]:
         else:
             joined.append(piece)
         seen += piece.cost
-    starts = ["", *(piece.start for piece in joined[1:]), None]
+    starts = ["", *(piece.start for piece in joined[1:])]
     return [
-        Part(number, NameRange(start or "", stop), piece.files, piece.bytes, piece.fingerprint)
-        for number, (piece, (start, stop)) in enumerate(zip(joined, pairwise(starts), strict=True))
+        Part(number, NameRange(start, stop), piece.files, piece.bytes, piece.fingerprint)
+        for number, (piece, start, stop) in enumerate(zip(joined, starts, [*starts[1:], None], strict=False))
     ]
 
 

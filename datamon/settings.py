@@ -21,12 +21,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
 from datamon.errors import AlreadyExists, BadUsage
 from datamon.model import Contributor
 from datamon.stores import Context, open_context
+
+
+_held: list[IO[bytes]] = []
 
 
 @dataclass(frozen=True)
@@ -85,18 +89,23 @@ def holding_stack(home: Path) -> Iterator[Path]:
     """Be the one stack of a home folder; gives the file to announce it in, which is gone afterwards."""
     home.mkdir(parents=True, exist_ok=True)
     announcement = home / "stack.json"
-    with (home / "up.lock").open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyExists(
-                "stack", str(home), "stop it with `datamon down`, or set another DATAMON_HOME"
-            ) from None
+    lock = (home / "up.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise stack_exists(home) from None
+    _held.append(lock)  # never closed: it is the end of the process that others wait for
+    announcement.unlink(missing_ok=True)
+    try:
+        yield announcement
+    finally:
         announcement.unlink(missing_ok=True)
-        try:
-            yield announcement
-        finally:
-            announcement.unlink(missing_ok=True)
+
+
+def stack_exists(home: Path) -> AlreadyExists:
+    """The refusal to start a second stack."""
+    return AlreadyExists("stack", str(home), "stop it with `datamon down`, or set another DATAMON_HOME")
 
 
 def is_held(home: Path) -> bool:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from datamon.errors import AlreadyExists, Failed, ServerUnreachable
-from datamon.settings import Settings, Stack, holding_stack, is_held, running_stack
+from datamon.errors import Failed, ServerUnreachable
+from datamon.settings import Settings, Stack, holding_stack, is_held, running_stack, stack_exists
 from starter.output import format_option, print_one, say
 
 DETACH_SECONDS = 90
@@ -97,7 +97,7 @@ def _announce(stack: Stack) -> None:
 def _detached(settings: Settings, port: int | None, ui_port: int | None) -> Stack:
     """Start `datamon up` in a session of its own and wait until it is ready."""
     if is_held(settings.home):
-        raise AlreadyExists("stack", str(settings.home), "stop it with `datamon down`, or set another DATAMON_HOME")
+        raise stack_exists(settings.home)
     command = [sys.executable, "-m", "starter.cli", "up"]
     command += ["--port", str(port)] if port else []
     command += ["--ui-port", str(ui_port)] if ui_port else []

@@ -1,0 +1,124 @@
+"""The merge against a reference of a few lines: for every order of splits and every cut into ranges."""
+
+from itertools import pairwise, permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamon.ids import SplitId
+from datamon.merge import Settled, Version, settle, settle_range
+from datamon.model import Entry
+from datamon.names import EVERYTHING, NameRange, order
+from tests.property.strategies import in_order_without_clashes
+
+
+def version(name, content, rank, split):
+    return Version(Entry(name, content, 1, 420, 0, rank), SplitId(split), rank)
+
+
+def reference(versions):
+    """Every name: the strongest wins; a file wins against its folder if it is stronger than all that is in it."""
+    by_name = {v.entry.name: [w for w in versions if w.entry.name == v.entry.name] for v in versions}
+    best = {name: max(found, key=lambda v: v.strength) for name, found in by_name.items()}
+
+    def rules(name):  # whether a file is stronger than everything below it
+        return all(best[name].strength > v.strength for n, v in best.items() if n.startswith(name + "/"))
+
+    shaded = {n for n in best if any(n.startswith(a + "/") and rules(a) for a in best)}
+    winners = {name for name in best if rules(name) and name not in shaded}
+    lost = {(v.entry.name, v.split) for v in versions if v.entry.hash != best[v.entry.name].entry.hash}
+    return {n: best[n].split for n in winners}, lost | {(n, v.split) for n, v in best.items() if n not in winners}
+
+
+short_names = st.lists(st.sampled_from("xyz-"), min_size=1, max_size=3).map("/".join)
+contents = st.sampled_from(["c1", "c2", "c3"])
+
+
+@st.composite
+def split_sets(draw):
+    """A few splits over few names, so that they clash in every way."""
+    versions = []
+    for split in "abcd"[: draw(st.integers(1, 4))]:
+        files = draw(st.lists(st.tuples(short_names, contents, st.integers(0, 3)), max_size=6))
+        held = [Entry(name, content, 1, 420, 0, rank) for name, content, rank in files]
+        versions += [Version(e, SplitId(split), e.timestamp) for e in in_order_without_clashes(held)]
+    return versions
+
+
+def reader(versions):
+    def read(names):
+        return iter(
+            sorted((v for v in versions if names.holds(order(v.entry.name))), key=lambda v: order(v.entry.name))
+        )
+
+    return read
+
+
+def merged(versions, cuts=()):
+    bounds = ["", *sorted(set(cuts)), None]
+    ranges = [NameRange(start or "", stop) for start, stop in pairwise(bounds)] if cuts else [EVERYTHING]
+    return [settled for names in ranges for settled in settle_range(names, reader(versions))]
+
+
+def summary(settled):
+    winners = {s.winner.entry.name: s.winner.split for s in settled if s.winner}
+    return winners, {(v.entry.name, v.split) for s in settled for v in s.conflicts}
+
+
+@given(split_sets())
+def test_the_merge_follows_the_rules(versions):
+    assert summary(merged(versions)) == reference(versions)
+
+
+@given(split_sets(), st.randoms(use_true_random=False), st.lists(short_names.map(order), min_size=1, max_size=5))
+def test_neither_the_order_of_splits_nor_the_cut_matters(versions, random, cuts):
+    whole = merged(versions)
+    shuffled = random.sample(versions, len(versions))
+    assert merged(shuffled) == whole
+    assert merged(shuffled, cuts) == whole
+
+
+@given(split_sets())
+def test_no_winner_lies_below_another(versions):
+    winners = [order(s.winner.entry.name) for s in merged(versions) if s.winner]
+    assert winners == sorted(winners)
+    assert not any(b.startswith(a + "\0") for a in winners for b in winners)
+
+
+@given(split_sets())
+def test_every_content_is_kept_somewhere(versions):
+    kept = {(v.entry.name, v.entry.hash) for s in merged(versions) for v in (*s.conflicts, s.winner) if v}
+    assert kept == {(v.entry.name, v.entry.hash) for v in versions}
+
+
+X1, Y2, X3, Z3 = (version("n", c, r, s) for c, r, s in [("x", 1, "a"), ("y", 2, "b"), ("x", 3, "c"), ("z", 3, "d")])
+
+
+@pytest.mark.parametrize(
+    ("versions", "settled"),
+    [
+        pytest.param([X1], Settled(X1), id="one version wins"),
+        pytest.param([X1, Y2], Settled(Y2, (X1,)), id="the later wins, the earlier is kept"),
+        pytest.param([X1, Y2, X3], Settled(X3, (Y2,)), id="equal content is no conflict"),
+        pytest.param([X3, Z3], Settled(Z3, (X3,)), id="equal times go by split id"),
+        pytest.param([X1, Y2, Z3], Settled(Z3, (X1, Y2)), id="every loser is kept under its own split"),
+    ],
+)
+def test_settle_in_any_order_of_arrival(versions, settled):
+    for arrival in permutations(versions):
+        assert settle(arrival) == settled
+
+
+@pytest.mark.parametrize(
+    ("file_rank", "winners"),
+    [
+        pytest.param(3, {"x": "a"}, id="the file is later"),
+        pytest.param(1, {"x/y": "b", "x/z": "b"}, id="the folder is"),
+    ],
+)
+def test_a_file_against_a_folder(file_rank, winners):
+    versions = [version("x", "f", file_rank, "a"), version("x/y", "d", 2, "b"), version("x/z", "d", 0, "b")]
+    found, lost = summary(merged(versions))
+    assert found == winners
+    assert lost == {("x", "a"), ("x/y", "b"), ("x/z", "b")} - set(winners.items())

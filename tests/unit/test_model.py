@@ -1,0 +1,41 @@
+from itertools import product
+
+import pytest
+
+from datamon.errors import WrongState
+from datamon.model import DiamondState, SplitState, instant, nanos
+
+D, S = DiamondState, SplitState
+LEGAL = {
+    (D.INITIALIZED, D.COMMITTING),
+    (D.INITIALIZED, D.CANCELING),
+    (D.COMMITTING, D.DONE),
+    (D.COMMITTING, D.INITIALIZED),
+    (D.CANCELING, D.CANCELED),
+    (S.RUNNING, S.DONE),
+    (S.RUNNING, S.FAILED),
+    (S.RUNNING, S.RUNNING),
+    (S.FAILED, S.RUNNING),
+}
+
+
+@pytest.mark.parametrize(("state", "to"), [*product(D, D), *product(S, S)])
+def test_only_the_designed_transitions_are_possible(state, to):
+    if (state, to) in LEGAL:
+        assert state.advance(to) is to
+    else:
+        with pytest.raises(WrongState, match=f"is {state}: it cannot become {to}"):
+            state.advance(to, "d1")
+
+
+def test_the_ends():
+    assert {state for state in [*D, *S] if state.ended} == {D.DONE, D.CANCELED, S.DONE}
+
+
+@pytest.mark.parametrize("ns", [0, 1, 999_999_999, 1_763_250_000_123_456_789])
+def test_times_keep_their_nanoseconds(ns):
+    assert nanos(instant(ns)) == ns
+
+
+def test_times_are_rfc_3339():
+    assert instant(1_763_250_000_123_456_789) == "2025-11-15T23:40:00.123456789Z"

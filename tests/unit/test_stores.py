@@ -1,0 +1,135 @@
+"""The promises of ObjectStore, held against every store."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from datamon.errors import AlreadyExists, BadUsage, NotFound, ObjectChanged, StoreUnreachable
+from datamon.stores import DirectoryStore, open_context, open_store
+
+
+@pytest.fixture(params=["directory"])
+def store(request, tmp_path):
+    return {"directory": lambda: DirectoryStore(tmp_path / "store")}[request.param]()
+
+
+def test_what_is_created_is_there_at_once_and_whole(store):
+    store.create("a/b", b"0123456789")
+    assert store.exists("a/b")
+    assert store.get("a/b") == b"0123456789"
+    assert store.get("a/b", 2, 3) == b"234"
+    assert store.get("a/b", 8, 9) == b"89"
+    assert store.get("a/b", 8) == b"89"
+    assert store.get("a/b", 0, 0) == b""
+
+
+def test_what_is_not_there(store):
+    assert not store.exists("a")
+    assert list(store.keys("a/")) == []
+    assert list(store.folders("a/")) == []
+    for read in (store.get, store.get_versioned, lambda key: store.replace(key, b"", "v")):
+        with pytest.raises(NotFound, match="no object 'a/b'"):
+            read("a/b")
+    store.delete("a/b")
+
+
+def test_a_folder_is_not_an_object(store):
+    store.create("a/b", b"")
+    assert not store.exists("a")
+    with pytest.raises(NotFound):
+        store.get("a")
+
+
+def test_an_object_is_created_once(store):
+    store.create("k", b"first")
+    with pytest.raises(AlreadyExists):
+        store.create("k", b"second")
+    assert store.get("k") == b"first"
+
+
+def test_of_many_creators_one_wins(store):
+    def attempt(number):
+        try:
+            store.create("k", b"%d" % number)
+        except AlreadyExists:
+            return None
+        return b"%d" % number
+
+    with ThreadPoolExecutor(16) as pool:
+        winners = [won for won in pool.map(attempt, range(64)) if won is not None]
+    assert winners == [store.get("k")]
+
+
+def test_of_many_replacers_of_one_version_one_wins(store):
+    store.create("k", b"old")
+    version = store.get_versioned("k").version
+
+    def attempt(number):
+        try:
+            store.replace("k", b"%d" % number, version)
+        except ObjectChanged:
+            return None
+        return b"%d" % number
+
+    with ThreadPoolExecutor(16) as pool:
+        winners = [won for won in pool.map(attempt, range(64)) if won is not None]
+    assert winners == [store.get("k")]
+
+
+def test_replace_needs_the_version_that_was_read(store):
+    store.create("k", b"1")
+    first = store.get_versioned("k")
+    store.replace("k", b"2", first.version)
+    with pytest.raises(ObjectChanged):
+        store.replace("k", b"3", first.version)
+    assert store.get_versioned("k").body == b"2"
+
+
+def test_keys_come_complete_and_in_byte_order(store):
+    keys = ["a", "a-1/x", "a/b", "a/b-c", "a/b/c", "a/é", "b/" + "x" * 200, *(f"n/{i}" for i in range(1200))]
+    for key in keys:
+        store.create(key, b"") if key not in ("a", "a/b") else None
+    wanted = sorted((key for key in keys if key not in ("a", "a/b")), key=str.encode)
+    assert list(store.keys()) == wanted
+    assert list(store.keys("a/")) == [key for key in wanted if key.startswith("a/")]
+    assert list(store.keys("a/b")) == ["a/b-c", "a/b/c"]
+    assert len(list(store.keys("n/"))) == 1200
+
+
+def test_folders_are_the_names_directly_below(store):
+    for key in ("x/b/1", "x/a/1", "x/a/2", "x/file", "y/z"):
+        store.create(key, b"")
+    assert list(store.folders("x/")) == ["a", "b"]
+
+
+def test_delete(store):
+    store.create("a/b", b"")
+    store.delete("a/b")
+    assert not store.exists("a/b")
+    store.create("a/b", b"again")
+
+
+def test_a_store_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    store = DirectoryStore(tmp_path / "file" / "store")
+    with pytest.raises(StoreUnreachable, match="not a directory"):
+        store.create("k", b"")
+
+
+def test_a_directory_store_leaves_no_temporary_files(tmp_path):
+    store = DirectoryStore(tmp_path)
+    store.create("k", b"1")
+    with pytest.raises(AlreadyExists):
+        store.create("k", b"2")
+    store.replace("k", b"2", store.get_versioned("k").version)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["k", "lock"]
+    assert list(store.keys()) == ["k"]
+
+
+def test_stores_by_url(tmp_path):
+    context = open_context(str(tmp_path))
+    assert [store.url for store in (context.blob, context.metadata, context.vmetadata)] == [
+        str(tmp_path / name) for name in ("blob", "metadata", "vmetadata")
+    ]
+    with pytest.raises(BadUsage, match="gs://bucket"):
+        open_store("gs://bucket")
