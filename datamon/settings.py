@@ -29,7 +29,6 @@ from datamon.errors import AlreadyExists, BadUsage
 from datamon.model import Contributor
 from datamon.stores import Context, open_context
 
-
 _held: list[IO[bytes]] = []
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from typing import Any
+import traceback
+from typing import Any, NoReturn
 
 import click
 
@@ -53,26 +55,41 @@ def datamon(**_: Any) -> None:
     """
 
 
-def main() -> None:
-    """Run the command. A user error is one sentence on stderr and an exit code."""
-    debug = "--debug" in sys.argv[1:2]
+def main() -> NoReturn:
+    """Run the command, and end the process without taking the interpreter apart.
+
+    Temporal's client has threads that may want the interpreter at that very moment, which then aborts: one call
+    in five did so on a busy machine. All we hold is released by now; what was printed is flushed here.
+    """
+    code = _run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run() -> int:
+    """The exit code. A user error is one sentence on stderr."""
     try:
         code = datamon.main(prog_name="datamon", standalone_mode=False)
     except DatamonError as error:
-        if debug:
-            raise
-        _fail(str(error), error.exit_code)
+        if "--debug" in sys.argv[1:2]:
+            traceback.print_exc()
+        return _fail(str(error), error.exit_code)
     except click.ClickException as error:
-        _fail(error.format_message(), error.exit_code)
+        return _fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", 130)
-    else:
-        sys.exit(code if isinstance(code, int) else 0)
+        return _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        return 0
+    except Exception as error:  # noqa: BLE001 - a bug of ours; the exit code must say so all the same
+        traceback.print_exc()
+        return _fail(f"this is a bug: {error!r}", 1)
+    return code if isinstance(code, int) else 0
 
 
-def _fail(sentence: str, code: int) -> None:
+def _fail(sentence: str, code: int) -> int:
     click.echo(f"datamon: {sentence}", err=True)
-    sys.exit(code)
+    return code
 
 
 if __name__ == "__main__":

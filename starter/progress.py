@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def upload_bar(title: str) -> Iterator[Callable[[Progress | None], None]]:
-    """A bar for an upload, moved by calling what it gives with the newest progress."""
+def upload_bar(title: str) -> Iterator[Callable[[Progress | None], None] | None]:
+    """A bar for an upload, moved by calling what it gives with the newest progress; None where nobody looks."""
     with _bar() as bar:
         if bar is None:
-            yield lambda _: None
+            yield None
             return
         task = bar.add_task(title, total=None, files="waiting")
 

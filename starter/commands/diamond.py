@@ -139,9 +139,9 @@ async def _watched(split: Split) -> SplitReport:
 
     result = asyncio.ensure_future(split.result())
     with upload_bar(split.id) as show:
-        while not (await asyncio.wait([result], timeout=0.5))[0]:
+        while show is not None and not (await asyncio.wait([result], timeout=0.5))[0]:
             show(await split.progress())
-    return result.result()
+        return await result
 
 
 def _tell(report: SplitReport, path: str) -> None:

@@ -1,0 +1,131 @@
+"""What the tests share: one real stack a run, and a way to call the command."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from datamon.settings import Settings, is_held
+from starter.client import Datamon
+
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
+BIN = Path(sys.executable).parent
+
+
+def as_an_ordinary_user():
+    """Root may read everything. Take that right away, so that an unreadable file is one in a container too."""
+    if os.geteuid() == 0:
+        for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+            ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+@dataclass
+class Command:
+    """The command `datamon` with a home of its own."""
+
+    home: Path
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self):
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATAMON_", "TEMPORAL_"))}
+        return kept | {
+            "DATAMON_HOME": str(self.home),
+            "DATAMON_CONTRIBUTOR": "Ada Test <ada@example.org>",
+            "PATH": f"{BIN}{os.pathsep}{kept['PATH']}",
+            **self.more,
+        }
+
+    def popen(self, *args, **options):
+        return subprocess.Popen(
+            [BIN / "datamon", *args],
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=as_an_ordinary_user,
+            **options,
+        )
+
+    def run(self, *args, exit_code=0):
+        with self.popen(*args) as process:
+            out, err = process.communicate(timeout=100)
+        assert process.returncode == exit_code, f"{args} ended with {process.returncode}\n{out}\n{err}"
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def __call__(self, *args):
+        """What a command that succeeds prints on stdout."""
+        return self.run(*args).stdout.strip()
+
+    def json(self, *args):
+        return json.loads(self(*args, "--format", "json"))
+
+    def refused(self, *args, exit_code):
+        """The one sentence that a command says when it refuses. It never is a traceback."""
+        done = self.run(*args, exit_code=exit_code)
+        assert done.stdout == ""
+        lines = done.stderr.strip().splitlines()
+        assert len(lines) == 1, done.stderr
+        assert lines[0].startswith("datamon: ")
+        return lines[0]
+
+    def settings(self):
+        return Settings.load(self.environment)
+
+
+def stop(process):
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory):
+    """A running `datamon up`, and the command that talks to it."""
+    command = Command(tmp_path_factory.mktemp("home"))
+    command("up", "--detach")
+    yield command
+    command("down")
+    assert not is_held(command.home)
+
+
+@pytest.fixture(scope="session")
+async def datamon(stack):
+    """A client of the running stack."""
+    async with await Datamon.connect(stack.settings()) as client:
+        yield client
+
+
+@pytest.fixture
+def repo(stack, request):
+    """A repo of a test's own."""
+    name = f"r{abs(hash(request.node.nodeid)) % 10**12}"
+    return stack("repo", "create", "--repo", name)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Writes a folder of files, given as {name: text}."""
+
+    def write(folder, contents):
+        for name, text in contents.items():
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        (tmp_path / folder).mkdir(exist_ok=True)
+        return str(tmp_path / folder)
+
+    return write
+
+
+def tree(folder):
+    """The files below a folder, as {name: text}, without datamon's own record of the bundle."""
+    found = {str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("*") if path.is_file()}
+    return {name: text for name, text in found.items() if not name.startswith(".datamon/")}

@@ -1,0 +1,136 @@
+"""The way of a user through the command, on the real server and real Spark."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from tests.conftest import tree
+
+
+def parts(files):
+    """Three folders that overlap: `same` is equal in all of them, `clash` differs."""
+    return [
+        files(f"part{n}", {f"own/{n}.txt": f"own {n}", "same.txt": "same", "deep/clash.txt": f"clash {n}"})
+        for n in (1, 2, 3)
+    ]
+
+
+def test_three_parallel_uploads_become_one_bundle(stack, repo, files, tmp_path):
+    diamond = stack("diamond", "initialize", "--repo", repo, "--tag", "nightly")
+    where = ("--repo", repo, "--diamond", diamond)
+    adds = [stack.popen("diamond", "add", *where, "--path", path) for path in parts(files)]
+    splits = [add.communicate()[0].strip() for add in adds]
+    assert [add.returncode for add in adds] == [0, 0, 0]
+
+    listed = stack.json("diamond", "split", "list", *where)
+    assert {split["id"] for split in listed} == set(splits)
+    assert {split["state"] for split in listed} == {"done"}
+    assert {(split["files"], split["bytes"]) for split in listed} == {(3, 16)}
+
+    committed = stack.run("diamond", "commit", *where, "--message", "Diamond constructed")
+    bundle = committed.stdout.strip()
+    assert "7 files" in committed.stderr
+    assert "2 conflicts" in committed.stderr
+
+    stack("bundle", "download", "--repo", repo, "--bundle", bundle, "--destination", str(tmp_path / "out"))
+    found = tree(tmp_path / "out")
+    winner = found.pop("deep/clash.txt")
+    assert found == {
+        **{f"own/{n}.txt": f"own {n}" for n in (1, 2, 3)},
+        "same.txt": "same",
+        **{
+            f".conflicts/{split}/deep/clash.txt": f"clash {n}"
+            for n, split in enumerate(splits, 1)
+            if f"clash {n}" != winner
+        },
+    }
+
+    [described] = stack.json("bundle", "list", "--repo", repo)
+    assert described == stack.json("bundle", "get", "--repo", repo, "--bundle", bundle)
+    assert described["message"] == "Diamond constructed"
+    assert described["contributors"] == [{"name": "Ada Test", "email": "ada@example.org"}]
+    assert (described["files"], described["conflicts"]) == (7, 2)
+    assert {split["id"] for split in described["diamond"]["splits"]} == set(splits)
+    listing = stack.json("bundle", "list", "files", "--repo", repo, "--bundle", bundle)
+    assert sorted(file["name"] for file in listing) == sorted([*found, "deep/clash.txt"])
+    own = stack.json("bundle", "list", "files", "--repo", repo, "--bundle", bundle, "--prefix", "own/")
+    assert [file["name"] for file in own] == ["own/1.txt", "own/2.txt", "own/3.txt"]
+
+    diamond_now = stack.json("diamond", "get", *where)
+    assert (diamond_now["state"], diamond_now["bundle"], diamond_now["tag"]) == ("done", bundle, "nightly")
+    assert [d["id"] for d in stack.json("diamond", "list", "--repo", repo)] == [diamond]
+
+
+def test_the_download_of_a_bundle_uploaded_again_has_no_conflicts_in_it(stack, repo, files, tmp_path):
+    first, second = parts(files)[:2]
+    bundle = make_bundle(stack, repo, first, second)
+    stack("bundle", "download", "--repo", repo, "--bundle", bundle, "--destination", str(tmp_path / "out"))
+    assert (tmp_path / "out" / ".conflicts").is_dir()
+    diamond = stack("diamond", "initialize", "--repo", repo)
+    where = ("--repo", repo, "--diamond", diamond)
+    added = stack.run("diamond", "add", *where, "--path", str(tmp_path / "out"))
+    assert "skipped .conflicts" in added.stderr
+    assert "skipped .datamon" in added.stderr
+    again = stack("diamond", "commit", *where, "--message", "again")
+    names = [file["name"] for file in stack.json("bundle", "list", "files", "--repo", repo, "--bundle", again)]
+    assert names == ["deep/clash.txt", "own/1.txt", "own/2.txt", "same.txt"]
+
+
+def make_bundle(stack, repo, *paths, commit=()):
+    diamond = stack("diamond", "initialize", "--repo", repo)
+    where = ("--repo", repo, "--diamond", diamond)
+    for path in paths:
+        stack("diamond", "add", *where, "--path", path)
+    return stack("diamond", "commit", *where, "--message", "m", *commit)
+
+
+def test_modes_and_times_survive(stack, repo, files, tmp_path):
+    source = Path(files("source", {"run.sh": "#!/bin/sh", "plain": ""}))
+    (source / "run.sh").chmod(0o755)
+    (source / "plain").chmod(0o400)
+    os.utime(source / "run.sh", ns=(1, 1_234_567_890_123_456_789))
+    bundle = make_bundle(stack, repo, str(source))
+    stack("bundle", "download", "--repo", repo, "--bundle", bundle, "--destination", str(tmp_path / "out"))
+    found = (tmp_path / "out" / "run.sh").stat()
+    assert (found.st_mode & 0o7777, found.st_mtime_ns) == (0o755, 1_234_567_890_123_456_789)
+    assert (tmp_path / "out" / "plain").stat().st_mode & 0o7777 == 0o400
+
+
+def test_the_example_of_the_specification(stack, repo, files, tmp_path):
+    """Its script, with --wait on the commit, and with the number of splits that nobody else can know."""
+    for number, path in enumerate(parts(files), 1):
+        (tmp_path / f"datasource{number}").symlink_to(path)
+    script = f"""
+        set -eu
+        repo="{repo}"
+        diamond=$(datamon diamond initialize --repo "$repo")
+        datamon diamond add --repo "$repo" --diamond "$diamond" --path {tmp_path}/part1 &
+        datamon diamond add --repo "$repo" --diamond "$diamond" --path {tmp_path}/part2 &
+        datamon diamond add --repo "$repo" --diamond "$diamond" --path {tmp_path}/part3 &
+        datamon diamond split list --repo "$repo" --diamond "$diamond"
+        datamon diamond commit --repo "$repo" --diamond "$diamond" --message "Diamond constructed" --wait --splits 3 > bundle
+        wait
+    """
+    subprocess.run(["bash", "-c", script], env=stack.environment, cwd=tmp_path, check=True, timeout=100)
+    bundle = (tmp_path / "bundle").read_text().strip()
+    assert stack.json("bundle", "get", "--repo", repo, "--bundle", bundle)["files"] == 7
+
+
+def test_what_lies_in_the_store_is_readable_yaml(stack, repo, files):
+    make_bundle(stack, repo, files("one", {"a": "1"}))
+    store = Path(stack.settings().store)
+    found = [path for path in store.rglob("*.yaml") if repo in str(path)]
+    kinds = sorted(path.name.split("-")[0].removesuffix(".yaml") for path in found)
+    assert kinds == ["bundle", "bundle", "bundle", "diamond", "repo", "split"]
+    for path in found:
+        assert yaml.safe_load(path.read_text())["version"] == 1
+
+
+def test_tables_are_for_people(stack, repo, files):
+    make_bundle(stack, repo, files("one", {"a": "1"}))
+    assert repo in stack("repo", "list")
+    header, row = stack("bundle", "list", "--repo", repo).splitlines()
+    assert header.split() == ["BUNDLE", "CREATED", "FILES", "BYTES", "CONFLICTS", "MESSAGE"]
+    assert row.split()[-4:] == ["1", "1", "0", "m"]
