@@ -13,7 +13,13 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    TerminatedError,
+    WorkflowAlreadyStartedError,
+)
 
 with workflow.unsafe.imports_passed_through():
     from activities.commit import BundleReport, CommitActivities, MakeBundle
@@ -43,6 +49,8 @@ with workflow.unsafe.imports_passed_through():
 
 REFUSALS = 100  # refused adds that are remembered, for the clients that sent them
 PAGE = 500  # splits in one answer of the query `splits`
+_TERMINATED = "its workflow was terminated"
+_Child = workflow.ChildWorkflowHandle[Any, SplitReport]
 ASK_AGAIN = "AskAgain"  # type of the failure that tells a waiting client to send its update once more
 
 
@@ -208,7 +216,7 @@ class DiamondWorkflow:
             request=row.request,
             state=row.state,
             generation=row.generation,
-            started=row.open or (row.waiting is None and row.generation > 0),
+            started=row.started,
             files=row.files,
             bytes=row.bytes,
             reason=row.reason,
@@ -232,7 +240,7 @@ class DiamondWorkflow:
         self._record.added += 1
         row = known or SplitRow(self._record.added, add.request, instant(workflow.time_ns()))
         row.position, row.request, row.waiting, row.tag = self._record.added, add.request, add, add.tag
-        row.state, row.reason = SplitState.RUNNING, ""
+        row.state, row.reason, row.started = SplitState.RUNNING, "", False
         if row.open:
             row.stop = "it was added again"
         self._record.splits[add.split] = row
@@ -271,12 +279,26 @@ class DiamondWorkflow:
         await asyncio.gather(*(self._start_split(split, row) for split, row in self._to_start()))
 
     async def _start_split(self, split: SplitId, row: SplitRow) -> None:
-        """Start the next generation of a split. It outlives this run of the diamond, hence ABANDON."""
-        record, add = self._record, row.waiting
+        """Start the next generation of a split, once the one before, which has told that it ended, is gone."""
+        add = row.waiting
         if add is None:
             return
         row.generation, row.open, row.waiting = row.generation + 1, True, None
-        starting = workflow.start_child_workflow(
+        for pause in (0.1, 0.2, 0.5, 1, 2, 5, 10):
+            try:
+                child = await self._start_child(split, row, add)
+            except WorkflowAlreadyStartedError:
+                await workflow.sleep(pause, summary=f"until the run before of split {split} is gone")
+            else:
+                row.started = row.waiting is None
+                self._watched.add(asyncio.create_task(self._watch(split, row.generation, child)))
+                return
+        self._lost(split, row.generation, "a workflow with its id is still running")
+
+    async def _start_child(self, split: SplitId, row: SplitRow, add: AddSplit) -> _Child:
+        """It outlives this run of the diamond, hence ABANDON."""
+        record = self._record
+        return await workflow.start_child_workflow(
             SplitWorkflow.run,
             SplitInput(record.repo, record.diamond, add, row.generation, row.created, record.options),
             id=split_workflow(record.repo, record.diamond, split),
@@ -287,19 +309,14 @@ class DiamondWorkflow:
             static_summary=f"split {add.tag or split} of {record.repo} from {add.host}",
             static_details=f"Uploads `{add.path}` into diamond {record.diamond}.",
         )
-        try:
-            child = await starting
-        except WorkflowAlreadyStartedError:
-            self._lost(split, row.generation, "a workflow with its id is still running")
-        else:
-            self._watched.add(asyncio.create_task(self._watch(split, row.generation, child)))
 
-    async def _watch(self, split: SplitId, generation: int, child: workflow.ChildWorkflowHandle[Any, Any]) -> None:
+    async def _watch(self, split: SplitId, generation: int, child: _Child) -> None:
         """A split tells how it ended, but not when somebody terminates it. This run of the diamond sees that itself."""
         try:
             await child
-        except ChildWorkflowError:
-            self._lost(split, generation, "its workflow was terminated")
+        except ChildWorkflowError as error:
+            terminated = isinstance(error.cause, TerminatedError)
+            self._lost(split, generation, _TERMINATED if terminated else str(from_wire(error)))
 
     def _lost(self, split: SplitId, generation: int, why: str) -> None:
         self.split_changed(SplitReport(split, generation, SplitState.FAILED, reason=why))
@@ -314,9 +331,9 @@ class DiamondWorkflow:
     async def _stop_split(self, split: SplitId, row: SplitRow, why: str) -> None:
         workflow_id = split_workflow(self._record.repo, self._record.diamond, split)
         try:
-            await workflow.get_external_workflow_handle(workflow_id).cancel(reason=why)
+            await workflow.get_external_workflow_handle(workflow_id).signal(SplitWorkflow.stop, why)
         except ApplicationError:  # it has ended, and would have told so before it did
-            self._lost(split, row.generation, "its workflow was terminated")
+            self._lost(split, row.generation, _TERMINATED)
 
     async def _stop_all(self, why: str) -> None:
         """Stop every split that has not ended, and wait until they have."""
@@ -351,9 +368,9 @@ class DiamondWorkflow:
 
     def _refuse_commit(self, request: CommitRequest) -> None:
         record = self._record
-        self._refuse_unless_initialized("it cannot be committed any more")
-        if record.commit is not None:
+        if record.commit is not None and not record.state.ended:
             raise to_wire(WrongState("diamond", record.diamond, DiamondState.COMMITTING, "another commit was first"))
+        self._refuse_unless_initialized("it cannot be committed any more")
         if not request.wait:
             lacking = self._lacking(request)
             if lacking is not None:

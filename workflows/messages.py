@@ -127,7 +127,8 @@ class SplitRow:
     state: SplitState = SplitState.RUNNING
     generation: int = 0
     waiting: AddSplit | None = None  # accepted, and its workflow is not started yet
-    open: bool = False  # its workflow runs
+    open: bool = False  # its workflow runs, or is about to
+    started: bool = False  # its workflow is known to the server
     stop: str = ""  # its workflow is to be told to stop, and why
     files: int = 0
     bytes: int = 0

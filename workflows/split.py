@@ -28,18 +28,37 @@ class SplitWorkflow:
     def __init__(self, order: SplitInput) -> None:
         self._order = order
         self._state = SplitState.RUNNING
+        self._stopped: str | None = None  # why, once it was told to stop
+        self._uploading: asyncio.Future[UploadReport] | None = None
         self._describe("planning and uploading")
 
     @workflow.run
     async def run(self, order: SplitInput) -> SplitReport:
-        """Upload, publish the outcome, tell the diamond. A cancel ends it as failed, and never half-told."""
+        """The story of a split. The Web UI's cancel button tells it the same way as the message `stop`."""
+        return await outlast_cancel(self._live(), on_cancel=self._stop_natively)
+
+    async def _live(self) -> SplitReport:
+        await self._start()
         try:
-            upload = await self._upload()
-            report = self._done(upload)
+            if self._stopped is not None:
+                raise asyncio.CancelledError
+            self._uploading = asyncio.ensure_future(self._upload())
+            report = self._done(await self._uploading)
         except (ActivityError, asyncio.CancelledError) as error:
             report = self._failed(error)
-        await outlast_cancel(self._finish(report))
+        await self._finish(report)
         return report
+
+    @workflow.signal(description="Stop the upload; the split ends as failed with this reason. Sent by its diamond.")
+    def stop(self, reason: str) -> None:
+        """Stop, if it is not too late."""
+        if self._stopped is None:
+            self._stopped = reason
+            if self._uploading is not None:
+                self._uploading.cancel()
+
+    def _stop_natively(self) -> None:
+        self.stop(workflow.cancellation_reason() or "canceled from Temporal")
 
     @workflow.query(description="The split's state: running, done or failed.")
     def state(self) -> str:
@@ -48,7 +67,6 @@ class SplitWorkflow:
 
     async def _upload(self) -> UploadReport:
         order, options = self._order, self._order.options
-        await outlast_cancel(self._start())
         return await workflow.execute_activity_method(
             UploadActivities.upload_split,
             UploadSplit(
@@ -136,8 +154,8 @@ class SplitWorkflow:
 
     def _failed(self, error: BaseException) -> SplitReport:
         cause: DatamonError
-        if is_cancelled_exception(error):
-            cause = Failed(workflow.cancellation_reason() or "stopped")
+        if self._stopped is not None and is_cancelled_exception(error):
+            cause = Failed(self._stopped)
         else:
             cause = from_wire(error)
         return SplitReport(

@@ -110,7 +110,8 @@ def test_the_example_of_the_specification(stack, repo, files, tmp_path):
         datamon diamond add --repo "$repo" --diamond "$diamond" --path {tmp_path}/part2 &
         datamon diamond add --repo "$repo" --diamond "$diamond" --path {tmp_path}/part3 &
         datamon diamond split list --repo "$repo" --diamond "$diamond"
-        datamon diamond commit --repo "$repo" --diamond "$diamond" --message "Diamond constructed" --wait --splits 3 > bundle
+        datamon diamond commit --repo "$repo" --diamond "$diamond" --message "Diamond constructed" \\
+            --wait --splits 3 > bundle
         wait
     """
     subprocess.run(["bash", "-c", script], env=stack.environment, cwd=tmp_path, check=True, timeout=100)

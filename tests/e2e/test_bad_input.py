@@ -1,0 +1,249 @@
+"""Wrong input, from the command line: one clear sentence, the right exit code, and nothing half-written."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+
+
+@pytest.fixture
+def diamond(stack, repo):
+    return stack("diamond", "initialize", "--repo", repo)
+
+
+@pytest.fixture
+def where(repo, diamond):
+    return ("--repo", repo, "--diamond", diamond)
+
+
+@pytest.fixture
+def source(files):
+    return files("source", {"a": "1"})
+
+
+UNKNOWN_REPO = [
+    ("diamond", "initialize"),
+    ("diamond", "list"),
+    ("diamond", "get", "--diamond", "d"),
+    ("diamond", "add", "--diamond", "d", "--path", "/usr/share/doc"),
+    ("diamond", "commit", "--diamond", "d", "--message", "m"),
+    ("diamond", "cancel", "--diamond", "d"),
+    ("diamond", "split", "list", "--diamond", "d"),
+    ("bundle", "list"),
+    ("bundle", "get", "--bundle", "b"),
+    ("bundle", "list", "files", "--bundle", "b"),
+    ("bundle", "download", "--bundle", "b", "--destination", "/nowhere/at/all"),
+]
+
+
+@pytest.mark.parametrize("command", UNKNOWN_REPO, ids=" ".join)
+def test_unknown_repo(stack, command):
+    said = stack.refused(*command, "--repo", "nosuchrepo", exit_code=3)
+    assert said == "datamon: there is no repo 'nosuchrepo'; make it with `datamon repo create --repo nosuchrepo`"
+
+
+def test_unknown_diamond_and_bundle(stack, repo, source):
+    for command in (("add", "--path", source), ("commit", "--message", "m"), ("cancel",), ("get",)):
+        said = stack.refused("diamond", *command, "--repo", repo, "--diamond", "nosuch", exit_code=3)
+        assert "there is no diamond 'nosuch'" in said
+    assert "no bundle 'nosuch'" in stack.refused("bundle", "get", "--repo", repo, "--bundle", "nosuch", exit_code=3)
+
+
+def test_a_repo_is_made_once(stack, repo):
+    assert "already exists" in stack.refused("repo", "create", "--repo", repo, exit_code=4)
+
+
+def test_a_diamond_id_is_used_once_whatever_became_of_it(stack, repo):
+    assert stack("diamond", "initialize", "--repo", repo, "--diamond", "mine") == "mine"
+    again = ("diamond", "initialize", "--repo", repo, "--diamond", "mine")
+    assert "diamond 'mine' already exists" in stack.refused(*again, exit_code=4)
+    stack("diamond", "cancel", "--repo", repo, "--diamond", "mine")
+    assert "diamond 'mine' already exists" in stack.refused(*again, exit_code=4)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "-x", "é", "x" * 101, "a b"])
+def test_illegal_ids(stack, name):
+    for command in (
+        ("repo", "create", f"--repo={name}"),
+        ("diamond", "initialize", "--repo=r", f"--diamond={name}"),
+        ("diamond", "add", "--repo=r", "--diamond=d", "--path=/", f"--split={name}"),
+        ("bundle", "get", "--repo=r", f"--bundle={name}"),
+    ):
+        assert "is not a legal" in stack.refused(*command, exit_code=2)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("nosuch",), ("diamond", "commit"), ("bundle", "list"), ("diamond", "add", "--repo=r", "--what"), ("repo",)],
+)
+def test_wrong_usage(stack, command):
+    assert stack.run(*command, exit_code=2).stderr
+
+
+def test_flags_that_exclude_each_other(stack, where, source):
+    said = stack.refused("diamond", "commit", *where, "--message=m", "--with-conflicts", "--no-conflicts", exit_code=2)
+    assert said == "datamon: --with-conflicts and --no-conflicts exclude each other"
+    assert "--create goes with --split" in stack.refused(
+        "diamond", "add", *where, "--path", source, "--create", exit_code=2
+    )
+
+
+def test_a_missing_source_makes_no_split(stack, where):
+    said = stack.refused("diamond", "add", *where, "--path", "/no/such/path", exit_code=3)
+    assert said == "datamon: the source '/no/such/path' does not exist"
+    assert stack.json("diamond", "split", "list", *where) == []
+
+
+def failed_add(stack, where, source):
+    """An add whose id was printed before it failed: the sentence it said, and what the split says."""
+    done = stack.run("diamond", "add", *where, "--path", source, exit_code=1)
+    [split] = stack.json("diamond", "split", "list", *where)
+    assert done.stdout.strip() == split["id"]
+    assert split["state"] == "failed"
+    assert split["reason"] in done.stderr
+    assert split["lists"] == []
+    assert len(done.stderr.strip().splitlines()) == 1
+    return done.stderr
+
+
+def test_an_unreadable_source_folder(stack, where, files):
+    source = files("locked", {"a": "1"})
+    os.chmod(source, 0)
+    try:
+        said = stack.refused("diamond", "add", *where, "--path", source, exit_code=1)
+    finally:
+        os.chmod(source, 0o755)
+    assert said == f"datamon: cannot read {source!r}: permission denied"
+    assert stack.json("diamond", "split", "list", *where) == []
+
+
+def test_an_unreadable_file_fails_the_split_or_is_skipped(stack, where, files):
+    source = Path(files("locked", {"a": "1", "b": "2"}))
+    (source / "b").chmod(0)
+    assert f"cannot read '{source}/b': permission denied" in failed_add(stack, where, str(source))
+    skipped = stack.run("diamond", "add", *where, "--path", str(source), "--skip-on-error")
+    assert "1 files" in skipped.stderr
+    assert "skipped 1 files" in skipped.stderr
+
+
+def test_an_empty_source_is_an_empty_split_and_said_so(stack, where, files):
+    source = files("empty", {})
+    added = stack.run("diamond", "add", *where, "--path", source)
+    assert f"{source!r} holds no files, so the split is empty" in added.stderr
+    bundle = stack("diamond", "commit", *where, "--message", "nothing")
+    assert stack.json("bundle", "get", *where[:2], "--bundle", bundle)["files"] == 0
+    assert stack.json("bundle", "list", "files", *where[:2], "--bundle", bundle) == []
+
+
+def test_a_name_that_is_not_utf_8(stack, where, files):
+    source = files("source", {"good": "1"})
+    Path(os.fsdecode(os.fsencode(source) + b"/bad\xff")).write_text("x")
+    said = failed_add(stack, where, source)
+    assert "'bad\\\\xff'" in said
+    assert "not UTF-8" in said
+
+
+def test_commit_with_no_done_split(stack, where):
+    said = stack.refused("diamond", "commit", *where, "--message", "m", exit_code=4)
+    assert "has no done split (0 running, 0 failed); add a split first" in said
+    assert stack.json("diamond", "get", *where)["state"] == "initialized"
+
+
+def test_commit_with_fewer_splits_than_asked_for(stack, where, source):
+    stack("diamond", "add", *where, "--path", source)
+    said = stack.refused("diamond", "commit", *where, "--message", "m", "--splits", "2", exit_code=4)
+    assert "has 1 done splits, fewer than the 2 asked for" in said
+
+
+def test_nothing_follows_a_commit(stack, where, source, diamond):
+    stack("diamond", "add", *where, "--path", source)
+    stack("diamond", "commit", *where, "--message", "m")
+    assert_closed(stack, where, source, f"diamond {diamond} is done")
+    assert len(stack.json("bundle", "list", *where[:2])) == 1
+
+
+def test_nothing_follows_a_cancel(stack, where, source, diamond):
+    stack("diamond", "add", *where, "--path", source)
+    stack("diamond", "cancel", *where)
+    assert stack.json("diamond", "get", *where)["state"] == "canceled"
+    assert_closed(stack, where, source, f"diamond {diamond} is canceled")
+    assert stack.json("bundle", "list", *where[:2]) == []
+
+
+def assert_closed(stack, where, source, why):
+    for command in (("add", "--path", source), ("commit", "--message", "m"), ("cancel",)):
+        assert why in stack.refused("diamond", *command, *where, exit_code=4)
+
+
+def test_of_competing_commits_one_makes_the_bundle(stack, where, source):
+    stack("diamond", "add", *where, "--path", source)
+    commits = [stack.popen("diamond", "commit", *where, "--message", f"m{n}") for n in range(4)]
+    ended = [(process.communicate(), process.returncode) for process in commits]
+    assert sorted(code for _, code in ended) == [0, 4, 4, 4]
+    [bundle] = [out.strip() for (out, _), code in ended if code == 0]
+    assert [found["id"] for found in stack.json("bundle", "list", *where[:2])] == [bundle]
+    for (out, err), code in ended:
+        if code:
+            assert out == ""
+            assert "is committing: another commit was first" in err or "is done" in err
+
+
+def test_forbidden_conflicts_name_files_and_splits_and_leave_the_diamond_open(stack, where, files, tmp_path):
+    for number in (1, 2):
+        path = files(f"p{number}", {"same": "s", "clash": f"{number}"})
+        stack("diamond", "add", *where, "--path", path, "--split", f"node-{number}", "--create")
+    said = stack.refused("diamond", "commit", *where, "--message", "m", "--no-conflicts", exit_code=5)
+    assert "1 files differ between splits" in said
+    assert "'clash' (splits node-1, node-2)" in said
+    described = stack.json("diamond", "get", *where)
+    assert described["state"] == "initialized"
+    assert "1 files differ" in described["reason"]
+    assert stack.json("bundle", "list", *where[:2]) == []
+    bundle = stack("diamond", "commit", *where, "--message", "m", "--ignore-conflicts")
+    listed = stack.json("bundle", "list", "files", *where[:2], "--bundle", bundle)
+    assert [file["name"] for file in listed] == ["clash", "same"]
+
+
+def test_a_split_id_that_is_not_known_is_refused(stack, where, source):
+    said = stack.refused("diamond", "add", *where, "--path", source, "--split", "nosuch", exit_code=3)
+    assert "there is no split 'nosuch'" in said
+    assert stack("diamond", "add", *where, "--path", source, "--split-id", "mine", "--create") == "mine"
+    said = stack.refused("diamond", "add", *where, "--path", source, "--split", "mine", exit_code=4)
+    assert "split mine is done" in said
+
+
+def test_a_destination_that_holds_files_is_not_touched(stack, where, source, files):
+    stack("diamond", "add", *where, "--path", source)
+    bundle = stack("diamond", "commit", *where, "--message", "m")
+    taken = files("taken", {"mine": "precious"})
+    said = stack.refused("bundle", "download", *where[:2], "--bundle", bundle, "--destination", taken, exit_code=4)
+    assert "is not empty" in said
+    assert os.listdir(taken) == ["mine"]
+
+
+def test_no_server(tmp_path, files):
+    alone = Command(tmp_path, {"TEMPORAL_ADDRESS": "127.0.0.1:1"})
+    alone("repo", "create", "--repo", "r")
+    for command in (("diamond", "initialize"), ("diamond", "commit", "--diamond", "d", "--message", "m")):
+        said = alone.refused(*command, "--repo", "r", exit_code=6)
+        assert said.startswith("datamon: no Temporal server at 127.0.0.1:1")
+        assert "datamon up" in said
+    status = alone.run("status", "--format", "json", exit_code=6)
+    assert '"answers": false' in status.stdout
+
+
+def test_a_server_without_a_worker(stack, tmp_path, files, repo, where):
+    """The command of another host, whose disks nobody here can see."""
+    elsewhere = Command(stack.home, {"DATAMON_HOST": "elsewhere"})
+    said = elsewhere.refused("diamond", "add", *where, "--path", files("s", {"a": "1"}), exit_code=6)
+    assert "no worker serves the task queue 'datamon@elsewhere'" in said
+
+
+def test_a_store_that_is_no_store(tmp_path):
+    command = Command(tmp_path, {"DATAMON_STORE": "gs://bucket"})
+    assert "is not a store this datamon can use" in command.refused("repo", "list", exit_code=2)
+    (tmp_path / "file").write_text("")
+    command = Command(tmp_path, {"DATAMON_STORE": str(tmp_path / "file")})
+    assert "cannot use the store" in command.refused("repo", "create", "--repo", "r", exit_code=6)
