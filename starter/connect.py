@@ -24,6 +24,7 @@ from datamon.settings import Settings, running_stack
 from workflows.names import SEARCH_ATTRIBUTES, TASK_QUEUE
 
 CONNECT_SECONDS = 5
+WORKER_SECONDS = 2
 
 
 def target(settings: Settings) -> dict[str, Any]:
@@ -68,11 +69,14 @@ async def has_worker(client: Client, queue: str) -> bool:
     return bool(answer.pollers)
 
 
-async def need_worker(client: Client, *queues: str) -> None:
-    """NoWorker, rather than waiting for ever, where nobody would do the work."""
+async def need_worker(client: Client, *queues: str, patience: float = WORKER_SECONDS) -> None:
+    """NoWorker, rather than waiting for ever, where nobody would do the work. One that is just starting may come."""
+    deadline = asyncio.get_running_loop().time() + patience
     for queue in queues:
-        if not await has_worker(client, queue):
-            raise NoWorker(queue)
+        while not await has_worker(client, queue):
+            if asyncio.get_running_loop().time() > deadline:
+                raise NoWorker(queue)
+            await asyncio.sleep(0.05)
 
 
 async def need_search_attributes(client: Client) -> None:

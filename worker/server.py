@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datamon.errors import AlreadyExists, Failed
+from datamon.errors import Failed, WrongState
 from workflows.names import SEARCH_ATTRIBUTES
 
 LOOPBACK = "127.0.0.1"
@@ -77,7 +77,7 @@ def _port(flag: str, asked: int | None, usual: int) -> int:
     """The port asked for, or else the usual one, or else a free one."""
     if asked is not None:
         if not _is_free(asked):
-            raise AlreadyExists("a listener on port", str(asked), f"choose another {flag}, or leave it out")
+            raise WrongState("port", str(asked), "taken", f"choose another {flag}, or leave it out")
         return asked
     if _is_free(usual):
         return usual

@@ -50,13 +50,19 @@ class SparkRuntime:
 
     def stop(self) -> None:
         """Stop Spark and its JVM, also in the middle of the start."""
+        from py4j.protocol import Py4JError
+
         if self._thread.ident is None:
             return
-        self._thread.join()
+        while self._thread.is_alive():  # still starting: without its JVM it gives up
+            if self._gateway is not None:
+                self._gateway.proc.kill()
+            self._thread.join(0.05)
         if self._context.exception() is None:
             self._context.result().stop()
         if self._gateway is not None:
-            self._gateway.shutdown()
+            with suppress(OSError, Py4JError):
+                self._gateway.shutdown()
             _end(self._gateway.proc)
 
     def _start(self) -> None:

@@ -21,7 +21,7 @@ class Options:
     """How patient a diamond is. An operator can change these without a new version, and a test can shorten them."""
 
     window: int = 50  # splits started at once; 200 at once cost the parent a sticky timeout of 10 s
-    heartbeat_seconds: float = 30
+    heartbeat_seconds: float = 20
     retry_first_seconds: float = 1
     retry_longest_seconds: float = 60
     metadata_seconds: float = 60

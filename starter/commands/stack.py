@@ -16,6 +16,7 @@ from datamon.errors import Failed, ServerUnreachable
 from datamon.settings import Settings, Stack, holding_stack, is_held, running_stack, stack_exists
 from starter.output import format_option, print_one, say
 
+START_SECONDS = 30
 DETACH_SECONDS = 90
 DOWN_SECONDS = 30
 
@@ -61,10 +62,13 @@ async def _serve_until(
     import msgspec
     from temporalio.client import Client
 
+    from starter.connect import need_worker
     from worker.service import serving
+    from workflows.names import TASK_QUEUE, host_queue
 
     client = await Client.connect(stack.address, identity=f"{os.getpid()}@{settings.host}")
     async with serving(client, settings):
+        await need_worker(client, TASK_QUEUE, host_queue(settings.host), patience=START_SECONDS)
         fresh = announcement.with_suffix(".new")
         fresh.write_bytes(msgspec.json.encode(stack))
         fresh.replace(announcement)
@@ -113,8 +117,8 @@ def _detached(settings: Settings, port: int | None, ui_port: int | None) -> Stac
         if stack is not None:
             return stack
         if process.poll() is not None:
-            last = log_path.read_text(errors="replace").strip().splitlines()[-1:]
-            raise Failed("".join(last).removeprefix("datamon: ") or f"it ended at once; {log_path} may say why")
+            say("".join(log_path.read_text(errors="replace").strip().splitlines()[-1:]))
+            raise click.exceptions.Exit(process.returncode or 1)
         time.sleep(0.05)
     process.terminate()
     raise Failed(f"it was not up within {DETACH_SECONDS} s; {log_path} may say why")

@@ -1,0 +1,45 @@
+# Two commands set everything up: `make demo` and `make test`. They need python3 >= 3.11 and a package registry.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := datamon workflows activities worker starter
+.DEFAULT_GOAL := help
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "datamon needs python3 >= 3.11; set PYTHON=/path/to/it" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## create .venv with the pinned dependencies
+
+.PHONY: demo
+demo: $(READY) ## run a whole diamond on the embedded stack and show it; KEEP=1 leaves it running
+	@PATH="$(CURDIR)/$(BIN):$$PATH" KEEP="$(KEEP)" bash starter/demo.sh
+
+.PHONY: test
+test: $(READY) ## run all tests, on real servers
+	$(BIN)/python -m pytest $(PYTEST)
+
+.PHONY: lint
+lint: $(READY) ## check style and types
+	$(BIN)/ruff check $(SOURCES) tests
+	$(BIN)/ruff format --check $(SOURCES) tests
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(READY) ## put the code into the common style
+	$(BIN)/ruff check --fix $(SOURCES) tests
+	$(BIN)/ruff format $(SOURCES) tests
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: help
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

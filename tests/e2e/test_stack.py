@@ -1,0 +1,195 @@
+"""The embedded stack as a person meets it: up, down, a second one, Ctrl-C, taken ports, kill -9, and up again."""
+
+import json
+import os
+import signal
+import socket
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from datamon.settings import is_held, running_stack
+from tests.conftest import Command
+
+
+def processes_of(home):
+    """The processes that have something to do with a home folder, by their command line."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if str(home) in line and state != "Z":
+                found[int(entry.name)] = line
+    return found
+
+
+def until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def command(tmp_path):
+    """A home of the test's own; whatever was started in it is gone afterwards."""
+    command = Command(tmp_path / "home")
+    yield command
+    if is_held(command.home):
+        command("down")
+
+
+def test_the_stack_is_found_by_other_commands(stack):
+    status = stack.json("status")
+    assert status["answers"]
+    assert status["workers"] == {"datamon": True, f"datamon@{stack.settings().host}": True}
+    assert status["store"] == str(stack.home / "store")
+    with urllib.request.urlopen(status["ui"]) as page:
+        assert page.status == 200
+
+
+def test_it_listens_on_loopback_only(stack):
+    listening = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{running_stack(stack.home).pid}/net/{table}").read_text().splitlines()[1:]:
+            local, state = line.split()[1], line.split()[3]
+            if state == "0A":
+                listening.add(tuple(local.split(":")))
+    port = f"{int(running_stack(stack.home).address.rpartition(':')[2]):04X}"
+    assert [address for address, p in listening if p == port] == ["0100007F"]
+
+
+def test_search_attributes_are_registered(stack):
+    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+
+    async def ask():
+        from starter.connect import connect, need_search_attributes
+
+        client = await connect(stack.settings())
+        await need_search_attributes(client)
+        return await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace="default"))
+
+    import asyncio
+
+    with asyncio.Runner() as runner:
+        answer = runner.run(ask())
+    assert {"DatamonRepo", "DatamonState", "DatamonKind", "DatamonSplits"} <= set(answer.custom_attributes)
+
+
+def test_one_stack_a_home(stack):
+    for flags in ((), ("--detach",)):
+        assert "already exists; stop it with `datamon down`" in stack.refused("up", *flags, exit_code=4)
+
+
+def test_down_with_nothing_running(command):
+    assert "nothing runs from" in command.run("down").stderr
+
+
+def test_a_port_that_is_asked_for_and_taken_is_refused(command):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for flag in ("--port", "--ui-port"):
+            assert f"port {port} is taken" in command.refused("up", flag, port, exit_code=4)
+            assert f"port {port} is taken" in command.refused("up", "--detach", flag, port, exit_code=4)
+    assert not is_held(command.home)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_stops_everything_and_the_next_start_goes_on(command, files, number):
+    """The usual ports may be taken by the stack of the other tests: then this one finds free ones."""
+    up = command.popen("up")
+    stack = until(lambda: running_stack(command.home))
+    assert set(processes_of(command.home)) - {up.pid}, "a server runs"
+    repo = command("repo", "create", "--repo", "r")
+    where = ("--repo", repo, "--diamond", command("diamond", "initialize", "--repo", repo))
+    command("diamond", "add", *where, "--path", files("p", {"a": "1"}))
+
+    began = time.monotonic()
+    up.send_signal(number)
+    out, err = up.communicate(timeout=30)
+    assert time.monotonic() - began < 15
+    assert (up.returncode, out) == (0, ""), err
+    assert stack.ui in err
+    assert "Traceback" not in err
+    assert processes_of(command.home) == {}
+    assert not is_held(command.home)
+
+    command("up", "--detach")
+    assert command.json("diamond", "get", *where)["state"] == "initialized"
+    bundle = command("diamond", "commit", *where, "--message", "after a restart")
+    assert command.json("bundle", "get", "--repo", repo, "--bundle", bundle)["files"] == 1
+    command("down")
+    assert processes_of(command.home) == {}
+
+
+def test_a_signal_in_the_middle_of_the_start_leaves_nothing(command):
+    up = command.popen("up")
+    until(lambda: (command.home / "temporal.log").exists())
+    up.send_signal(signal.SIGTERM)
+    _, err = up.communicate(timeout=60)
+    assert "Traceback" not in err
+    assert processes_of(command.home) == {}
+    assert not is_held(command.home)
+
+
+def test_a_killed_stack_leaves_no_server_and_its_work_goes_on(command, tmp_path):
+    """kill -9 in the middle of an upload: the server goes with it, and the next start takes the upload up again."""
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(3 << 30)
+    command("up", "--detach")
+    repo = command("repo", "create", "--repo", "r")
+    where = ("--repo", repo, "--diamond", command("diamond", "initialize", "--repo", repo))
+    split = command("diamond", "add", *where, "--path", str(tmp_path / "large"), "--detach")
+    until(lambda: [s["state"] for s in command.json("diamond", "split", "list", *where)] == ["running"])
+    until(lambda: list((command.home / "store" / "blob").rglob("chunks/*/*")))
+    os.kill(running_stack(command.home).pid, signal.SIGKILL)
+    until(lambda: processes_of(command.home) == {})
+    command("up", "--detach")
+    bundle = command("diamond", "commit", *where, "--message", "m", "--wait")
+    described = command.json("bundle", "get", "--repo", repo, "--bundle", bundle)
+    assert (described["files"], described["bytes"]) == (1, 3 << 30)
+    [found] = command.json("diamond", "split", "list", *where)
+    assert (found["id"], found["state"], found["attempts"]) == (split, "done", 2)
+
+
+def test_a_detached_stack_says_why_it_did_not_start(command):
+    command.home.parent.joinpath("home").mkdir()
+    (command.home / "temporal.db").write_text("this is no database")
+    said = command.refused("up", "--detach", exit_code=1)
+    assert "temporal.log" in said
+    assert not is_held(command.home)
+
+
+def test_the_command_is_quick_and_never_imports_spark(stack, repo):
+    script = """
+import sys
+from starter import cli
+sys.argv = ["datamon", *sys.argv[1:]]
+cli._run()
+print("pyspark" in sys.modules, "temporalio" in sys.modules, file=sys.stderr)
+import os; sys.stderr.flush(); os._exit(0)
+"""
+    import subprocess
+    import sys
+
+    def imported(*args):
+        run = [sys.executable, "-c", script, *args]
+        done = subprocess.run(run, env=stack.environment, capture_output=True, text=True, check=True, timeout=60)
+        return done.stderr.strip().splitlines()[-1].split()
+
+    assert imported("--help") == ["False", "False"]
+    assert imported("bundle", "list", "--repo", repo) == ["False", "False"]
+    assert imported("diamond", "initialize", "--repo", repo) == ["False", "True"]
+
+
+def test_json_is_one_document(stack):
+    assert isinstance(json.loads(stack("repo", "list", "--format", "json")), list)

@@ -1,0 +1,154 @@
+"""Save a history of every shape that our workflows take, for the replay tests.
+
+    python -m tests.workflow.save_histories
+
+Do this when a new shape comes up, not to make a red replay test green: a history stands for workflows that
+are open somewhere right now, and today's code must be able to go on with them (`workflow.patched`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+
+from datamon.errors import AlreadyExists, DatamonError
+from datamon.ids import new_id
+from datamon.model import ConflictMode, Contributor
+from starter.client import SplitOptions
+from tests.workflow.server import impatient_server
+from workflows.diamond import DiamondWorkflow
+from workflows.messages import AddSplit, Options
+
+HISTORIES = Path(__file__).parent / "histories"
+ROOT = Path(__file__).parents[2]
+EVENTS = 150
+
+
+class Saver:
+    def __init__(self, datamon, folder):
+        self.datamon, self.folder = datamon, folder
+
+    def files(self, name, contents):
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        for file, text in contents.items():
+            (folder / file).write_text(text)
+        return folder
+
+    async def unending(self, diamond, split):
+        add = AddSplit(split, new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
+        await diamond.handle.signal(DiamondWorkflow.add, [add])
+        while not (await diamond.handle.query(DiamondWorkflow.split, split)).started:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+    async def save(self, name, workflow_id, run_id=None):
+        handle = self.datamon.client.get_workflow_handle(workflow_id, run_id=run_id)
+        text = (await handle.fetch_history()).to_json().replace(f"{ROOT}/", "")
+        plain = json.dumps({"workflow_id": workflow_id, "history": json.loads(text)}, indent=1)
+        (HISTORIES / f"{name}.json").write_text(plain + "\n")
+
+    async def committed(self):
+        """Two refused commits, a split that fails, one that is left out, one that is added again; then a bundle."""
+        diamond = await self.datamon.diamonds.initialize("r", "committed")
+        with_error = [diamond.commit("too early"), diamond.add("/no", SplitOptions(id="unknown"))]
+        for refused in with_error:
+            await expect_error(refused)
+        failed = await diamond.add(self.folder / "missing", SplitOptions(id="again", create=True))
+        await expect_error(failed.result())
+        await self.save("split-failed", failed.handle.id)
+        again = await diamond.add(self.files("missing", {"clash": "1"}), SplitOptions(id="again"))
+        await again.result()
+        other = await diamond.add(self.files("other", {"clash": "2"}))
+        await other.result()
+        await self.save("split-done", other.handle.id)
+        await expect_error(diamond.commit("m", ConflictMode.FORBID))
+        await self.unending(diamond, "slow")
+        await diamond.commit("m")
+        await diamond.handle.result()
+        await self.save("diamond-committed", diamond.handle.id)
+        await self.save("split-stopped", f"split/r/{diamond.id}/slow")
+
+    async def readded(self):
+        """A running split is added again, and its new run takes over."""
+        diamond = await self.datamon.diamonds.initialize("r", "readded")
+        await self.unending(diamond, "node")
+        again = await diamond.add(self.files("node", {"a": "1"}), SplitOptions(id="node"))
+        await again.result()
+        await diamond.handle.signal("commit", {"request": "1", "message": "by signal"})
+        await diamond.handle.result()
+        await self.save("diamond-split-added-again", diamond.handle.id)
+
+    async def canceled(self):
+        """Once by message, while a commit waits, and once by Temporal's own cancel."""
+        diamond = await self.datamon.diamonds.initialize("r", "canceled")
+        await self.unending(diamond, "slow")
+        waiting = asyncio.ensure_future(diamond.commit("m", wait=True))
+        while not (await diamond.status()).committing:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        await diamond.cancel()
+        await expect_error(waiting)
+        await diamond.handle.result()
+        await self.save("diamond-canceled", diamond.handle.id)
+        diamond = await self.datamon.diamonds.initialize("r", "canceled-natively")
+        await self.unending(diamond, "slow")
+        await diamond.handle.cancel(reason="from the Web UI")
+        await asyncio.gather(diamond.handle.result(), return_exceptions=True)
+        await self.save("diamond-canceled-natively", diamond.handle.id)
+        await self.save("split-stopped-by-cancel", f"split/r/{diamond.id}/slow")
+
+    async def unopened(self):
+        """An id that the store knows and the server does not."""
+        diamond = await self.datamon.diamonds.initialize("r", "unopened")
+        await diamond.handle.terminate()
+        try:
+            await self.datamon.diamonds.initialize("r", "unopened")
+        except AlreadyExists:
+            await self.save("diamond-unopened", diamond.handle.id)
+
+    async def terminated(self):
+        """A split is terminated behind the diamond's back."""
+        diamond = await self.datamon.diamonds.initialize("r", "terminated")
+        await self.unending(diamond, "slow")
+        await self.datamon.client.get_workflow_handle(f"split/r/{diamond.id}/slow").terminate()
+        await expect_error(diamond.commit("m", wait=True))
+        await diamond.cancel()
+        await diamond.handle.result()
+        await self.save("diamond-split-terminated", diamond.handle.id)
+
+    async def continued(self):
+        """A diamond that continues as new, with a commit waiting all the while."""
+        diamond = await self.datamon.diamonds.initialize("r", "continued", options=Options(window=3))
+        commit = asyncio.ensure_future(diamond.commit("m", wait=True, splits=24))
+        for number in range(24):
+            await diamond.add(self.files(f"c{number}", {f"{number}": "x"}))
+        await commit
+        await diamond.handle.result()
+        query = f"WorkflowId = '{diamond.handle.id}'"
+        runs = [run async for run in self.datamon.client.list_workflows(query)]
+        runs.sort(key=lambda run: run.start_time)
+        for number, run in enumerate([runs[0], runs[-1]]):
+            await self.save(f"diamond-continued-{number}", diamond.handle.id, run.run_id)
+
+
+async def expect_error(work):
+    try:
+        await work
+    except DatamonError:
+        return
+    raise AssertionError("no error")
+
+
+async def main():
+    HISTORIES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        async with impatient_server(Path(folder), EVENTS) as datamon:
+            saver = Saver(datamon, Path(folder))
+            shapes = (saver.committed, saver.readded, saver.canceled, saver.unopened, saver.terminated, saver.continued)
+            for shape in shapes:
+                await shape()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
