@@ -43,13 +43,13 @@ from workflows.messages import (
     CancelRequest,
     CommitAnswer,
     CommitRequest,
-    DiamondRecord,
     DiamondStatus,
     Options,
     SplitReport,
     SplitStatus,
 )
 from workflows.names import TASK_QUEUE, attributes, diamond_workflow, host_queue, split_workflow
+from workflows.record import DiamondRecord
 from workflows.split import SplitWorkflow
 
 POLL_SECONDS = 0.5  # while a split waits for a place in its diamond's window

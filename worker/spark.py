@@ -5,6 +5,7 @@ Only the SparkContext is made: nothing here is SQL, and a SparkSession would tak
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -77,6 +78,7 @@ class SparkRuntime:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
 
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what matters of it is raised as well
         self._folder.mkdir(parents=True, exist_ok=True)
         os.environ["JAVA_HOME"] = str(java_home(self._folder / "java"))
         os.environ["PYSPARK_PYTHON"] = sys.executable

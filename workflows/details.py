@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datamon.model import SplitState
-from workflows.messages import DiamondRecord
+from workflows.record import DiamondRecord
 
 FAILURES = 5
 

@@ -13,7 +13,7 @@ from temporalio.common import RetryPolicy
 
 from datamon.errors import DatamonError, ErrorCode, rebuild
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.model import ConflictMode, Contributor, DiamondState, LeftOut, Order, SplitState, TakenSplit
+from datamon.model import ConflictMode, Contributor, DiamondState, LeftOut, Order, SplitState
 
 
 @dataclass(frozen=True)
@@ -117,25 +117,6 @@ class SplitReport:
     failure: Refusal | None = None
 
 
-@dataclass
-class SplitRow:
-    """What a diamond remembers of a split."""
-
-    position: int
-    request: str
-    created: str
-    state: SplitState = SplitState.RUNNING
-    generation: int = 0
-    waiting: AddSplit | None = None  # accepted, and its workflow is not started yet
-    open: bool = False  # its workflow runs, or is about to
-    started: bool = False  # its workflow is known to the server
-    stop: str = ""  # its workflow is to be told to stop, and why
-    files: int = 0
-    bytes: int = 0
-    reason: str = ""
-    tag: str = ""
-
-
 @dataclass(frozen=True)
 class CommitAnswer:
     """What a commit came to."""
@@ -146,43 +127,6 @@ class CommitAnswer:
     bytes: int
     conflicts: int
     left_out: list[LeftOut]
-
-
-@dataclass
-class DiamondRecord:
-    """A diamond, whole: the workflow's input, its state, and what continue-as-new carries over."""
-
-    repo: RepoName
-    diamond: DiamondId
-    contributor: Contributor
-    tag: str = ""
-    options: Options = field(default_factory=Options)
-    state: DiamondState = DiamondState.INITIALIZED
-    created: str = ""
-    revision: int = 0
-    added: int = 0
-    splits: dict[SplitId, SplitRow] = field(default_factory=dict)
-    refused: dict[str, Refusal] = field(default_factory=dict)  # by split id, the newest REFUSALS of them
-    commit: CommitRequest | None = None
-    cancel: CancelRequest | None = None
-    failed_commit: Refusal | None = None
-    reason: str = ""
-    bundle: BundleId | None = None  # the one that is being made, or was
-    answer: CommitAnswer | None = None
-
-    def count(self, state: SplitState) -> int:
-        """How many splits are in a state."""
-        return sum(row.state is state for row in self.splits.values())
-
-    def taken(self) -> list[TakenSplit]:
-        """The done splits, in the order they were added."""
-        rows = sorted(self.splits.items(), key=lambda item: item[1].position)
-        return [TakenSplit(split, row.generation, row.position) for split, row in rows if row.state is SplitState.DONE]
-
-    def left_out(self) -> list[LeftOut]:
-        """The splits that a commit does not take, and why."""
-        rows = sorted(self.splits.items(), key=lambda item: item[1].position)
-        return [LeftOut(split, row.state, row.reason) for split, row in rows if row.state is not SplitState.DONE]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,9 +116,20 @@ def _add(
             click.echo(added.id)
             sys.stdout.flush()  # a restarted container needs it even if we are killed now
             if not detach:
-                _tell(await _watched(added), path)
+                with _on_interrupt(f"split {added.id} goes on; `datamon diamond split list` shows how it ends"):
+                    _tell(await _watched(added), path)
 
     asyncio.run(run())
+
+
+@contextmanager
+def _on_interrupt(remark: str) -> Iterator[None]:
+    """Say what a Ctrl-C does not stop."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        say(remark)
+        raise
 
 
 def _check_source(path: str) -> None:
@@ -258,9 +271,10 @@ def commit(
         from starter.client import Datamon
 
         async with await Datamon.connect() as datamon:
-            answer = await datamon.diamonds.get(repo, diamond).commit(
-                message, chosen[0] if chosen else ConflictMode.KEEP, Order(order), wait=wait, splits=splits
-            )
+            with _on_interrupt("a commit that was accepted goes on; `datamon diamond get` shows how it ends"):
+                answer = await datamon.diamonds.get(repo, diamond).commit(
+                    message, chosen[0] if chosen else ConflictMode.KEEP, Order(order), wait=wait, splits=splits
+                )
         if format == "json":
             print_one(answer, format)
         else:

@@ -53,6 +53,8 @@ async def _up(settings: Settings, port: int | None, ui_port: int | None) -> None
     with holding_stack(settings.home) as announcement:
         async with temporal_server(settings.home, answers, port, ui_port) as server:
             stack = Stack(os.getpid(), server.address, server.ui, settings.store)
+            if stop.is_set():  # told to, while the server was starting
+                return
             await _serve_until(stop, settings, stack, announcement, server.process)
 
 

@@ -1,6 +1,7 @@
 """The way of a user through the command, on the real server and real Spark."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -135,3 +136,20 @@ def test_tables_are_for_people(stack, repo, files):
     header, row = stack("bundle", "list", "--repo", repo).splitlines()
     assert header.split() == ["BUNDLE", "CREATED", "FILES", "BYTES", "CONFLICTS", "MESSAGE"]
     assert row.split()[-4:] == ["1", "1", "0", "m"]
+
+
+def test_ctrl_c_leaves_the_split_running_and_says_so(stack, repo, tmp_path):
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(400 << 30)
+    where = ("--repo", repo, "--diamond", stack("diamond", "initialize", "--repo", repo))
+    add = stack.popen("diamond", "add", *where, "--path", str(tmp_path / "large"))
+    split = add.stdout.readline().strip()
+    add.send_signal(signal.SIGINT)
+    _, err = add.communicate(timeout=30)
+    assert add.returncode == 130
+    assert f"split {split} goes on" in err
+    assert "Traceback" not in err
+    assert [s["state"] for s in stack.json("diamond", "split", "list", *where)] == ["running"]
+    stack("diamond", "cancel", *where)
+    [ended] = stack.json("diamond", "split", "list", *where)
+    assert (ended["id"], ended["state"], ended["reason"]) == (split, "failed", "canceled by the user")

@@ -15,7 +15,8 @@ from temporalio.workflow import NondeterminismError
 
 from worker.service import WORKFLOWS
 from workflows.diamond import DiamondWorkflow
-from workflows.messages import DiamondRecord, DiamondResult
+from workflows.messages import DiamondResult
+from workflows.record import DiamondRecord
 from workflows.split import SplitWorkflow
 
 SAVED = sorted((Path(__file__).parent / "histories").glob("*.json"))

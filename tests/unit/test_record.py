@@ -1,0 +1,187 @@
+"""What a diamond accepts and refuses, without Temporal."""
+
+import pytest
+
+from datamon.errors import BadUsage, NotFound, NothingToCommit, WrongState
+from datamon.ids import DiamondId, RepoName, SplitId
+from datamon.model import Contributor, DiamondState, LeftOut, SplitState, TakenSplit
+from workflows.details import describe
+from workflows.messages import AddSplit, CancelRequest, CommitAnswer, CommitRequest, SplitReport
+from workflows.record import REFUSALS, DiamondRecord
+
+ADA = Contributor("Ada")
+
+
+def split(name, request="1", **more):
+    return AddSplit(SplitId(name), request, "/p", "q", "h", ADA, **more)
+
+
+@pytest.fixture
+def record():
+    return DiamondRecord(RepoName("r"), DiamondId("d"), ADA)
+
+
+def start(record, name):
+    row = record.splits[name]
+    row.generation, row.open, row.started, row.waiting = row.generation + 1, True, True, None
+    return row
+
+
+def end(record, name, state=SplitState.DONE, **more):
+    record.report(SplitReport(SplitId(name), record.splits[name].generation, state, **more))
+
+
+def done(record, *names):
+    for name in names:
+        record.add(split(name), "now")
+        start(record, name)
+        end(record, name)
+
+
+def test_a_split_is_taken_on_once(record):
+    assert record.add(split("s"), "now") is None
+    assert record.add(split("s"), "later") is None
+    assert (record.added, record.splits["s"].created) == (1, "now")
+    assert record.splits["s"].waiting == split("s")
+
+
+@pytest.mark.parametrize(
+    ("add", "why"),
+    [
+        (split("a/b"), BadUsage),
+        (split(""), BadUsage),
+        (split("unknown", must_exist=True), NotFound),
+        (split("done", "2"), WrongState),
+        (split("done", "2", must_exist=True), WrongState),
+    ],
+)
+def test_what_is_refused_is_remembered_and_changes_nothing(record, add, why):
+    done(record, "done")
+    refused = record.add(add, "now")
+    assert isinstance(refused, why)
+    told = record.split(add.split)
+    assert told.refused.request == add.request
+    assert str(told.refused.error()) == str(refused)
+    assert record.added == 1
+
+
+def test_only_the_newest_refusals_are_remembered(record):
+    for number in range(REFUSALS + 5):
+        record.add(split(f"s{number}", must_exist=True), "now")
+    assert len(record.refused) == REFUSALS
+    assert "s4" not in record.refused
+    assert "s5" in record.refused
+
+
+def test_a_failed_split_runs_again_in_a_new_place_in_line(record):
+    record.add(split("s"), "now")
+    record.add(split("t"), "now")
+    start(record, "s")
+    end(record, "s", SplitState.FAILED, reason="bad luck")
+    assert record.splits["s"].state is SplitState.FAILED
+    assert record.add(split("s", "2", must_exist=True), "later") is None
+    row = record.splits["s"]
+    assert (row.state, row.reason, row.position, row.created) == (SplitState.RUNNING, "", 3, "now")
+    assert [name for name, _ in record.in_line()] == ["t", "s"]
+
+
+def test_a_running_split_that_is_added_again_is_to_stop_and_its_report_counts_for_nothing(record):
+    record.add(split("s"), "now")
+    row = start(record, "s")
+    record.add(split("s", "2"), "later")
+    assert row.stop
+    assert not row.started
+    end(record, "s", SplitState.FAILED, reason="stopped")
+    assert (row.open, row.state, row.reason) == (False, SplitState.RUNNING, "")
+    assert row.waiting.request == "2"
+
+
+def test_reports_of_the_unknown_and_of_the_dead_are_ignored(record):
+    record.report(SplitReport(SplitId("unknown"), 1, SplitState.DONE))
+    record.add(split("s"), "now")
+    start(record, "s")
+    start(record, "s")
+    record.report(SplitReport(SplitId("s"), 1, SplitState.DONE))
+    assert record.splits["s"].state is SplitState.RUNNING
+    end(record, "s", files=2)
+    end(record, "s", SplitState.FAILED)
+    assert (record.splits["s"].state, record.splits["s"].files) == (SplitState.DONE, 2)
+
+
+def test_a_commit_needs_done_splits(record):
+    with pytest.raises(NothingToCommit, match="no done split"):
+        record.check_commit(CommitRequest("1", "m"))
+    done(record, "s")
+    record.check_commit(CommitRequest("1", "m"))
+    with pytest.raises(NothingToCommit, match="1 done splits, fewer than the 2"):
+        record.check_commit(CommitRequest("1", "m", splits=2))
+    record.check_commit(CommitRequest("1", "m", splits=2, wait=True))
+
+
+def test_a_waiting_commit_starts_when_enough_have_come_and_all_have_ended(record):
+    record.commit = CommitRequest("1", "m", wait=True, splits=2)
+    assert not record.may_commit()
+    done(record, "a")
+    assert not record.may_commit()
+    record.add(split("b"), "now")
+    assert not record.may_commit()
+    start(record, "b")
+    end(record, "b", SplitState.FAILED)
+    assert record.may_commit()
+
+
+@pytest.mark.parametrize(
+    ("state", "cancel", "why"),
+    [
+        (DiamondState.COMMITTING, False, "is committing"),
+        (DiamondState.DONE, False, "is done"),
+        (DiamondState.INITIALIZED, True, "is canceling"),
+        (DiamondState.CANCELING, True, "is canceling"),
+        (DiamondState.CANCELED, True, "is canceled"),
+    ],
+)
+def test_nothing_is_accepted_once_it_is_decided(record, state, cancel, why):
+    done(record, "s")
+    record.state = state
+    record.cancel = CancelRequest("1") if cancel else None
+    assert why in str(record.add(split("new"), "now"))
+    with pytest.raises(WrongState, match=why):
+        record.check_commit(CommitRequest("1", "m"))
+    with pytest.raises(WrongState, match=why):
+        record.check_open("no")
+
+
+def test_the_second_commit_is_refused_and_the_first_known_again(record):
+    done(record, "s")
+    first = CommitRequest("1", "m")
+    record.commit = first
+    with pytest.raises(WrongState, match="another commit was first"):
+        record.check_commit(CommitRequest("2", "m"))
+    assert record.knows_commit(first)
+    assert not record.has_answer(first)
+    record.fail_commit(first, NothingToCommit("d", 0, 0, 0))
+    assert record.has_answer(first)
+    assert record.commit is None
+    record.check_commit(CommitRequest("2", "m"))
+    record.answer = CommitAnswer("2", "b", 1, 1, 0, [])
+    assert record.knows_commit(CommitRequest("2", "m"))
+
+
+def test_what_a_commit_takes_and_leaves(record):
+    done(record, "b", "a")
+    record.add(split("c"), "now")
+    start(record, "c")
+    end(record, "c", SplitState.FAILED, reason="why")
+    assert record.taken() == [TakenSplit("b", 1, 1), TakenSplit("a", 1, 2)]
+    assert record.left_out() == [LeftOut("c", SplitState.FAILED, "why")]
+
+
+def test_the_page_for_the_web_ui(record):
+    done(record, "a")
+    record.add(split("c", tag="node-3"), "now")
+    start(record, "c")
+    end(record, "c", SplitState.FAILED, reason="disk full")
+    page = describe(record)
+    assert "| state | **initialized** |" in page
+    assert "| splits | 0 running, 1 done, 1 failed |" in page
+    assert "| node-3 | disk full |" in page
