@@ -183,7 +183,7 @@ class Diamond:
         try:
             return await self.handle.query(DiamondWorkflow.status)
         except RPCError as error:
-            raise await self._explained(error) from error
+            raise await self.explained(error) from error
 
     async def add(self, path: str | Path, options: SplitOptions | None = None) -> Split:
         """Add what is at a path of this machine. Returns once the diamond has accepted it; the upload goes on."""
@@ -213,16 +213,17 @@ class Diamond:
             await self.handle.signal(DiamondWorkflow.add, adds)
             return [await self._accepted(add) for add in adds]
         except RPCError as error:
-            raise await self._explained(error, "no split can be added any more") from error
+            raise await self.explained(error, "no split can be added any more") from error
 
     async def _accepted(self, add: AddSplit) -> Split:
         """A signal cannot refuse, so ask whether the diamond took it."""
-        status = await self._split_status(add.split)
+        status = await self.split_status(add.split)
         if status.refused is not None and status.refused.request == add.request:
             raise status.refused.error()
         return Split(self._datamon, self, add.split, add.request)
 
-    async def _split_status(self, split: SplitId) -> SplitStatus:
+    async def split_status(self, split: SplitId) -> SplitStatus:
+        """One split as the diamond sees it."""
         return await self.handle.query(DiamondWorkflow.split, split)
 
     async def commit(
@@ -254,9 +255,9 @@ class Diamond:
                     continue
                 raise from_wire(error) from error
             except RPCError as error:
-                raise await self._explained(error, refused) from error
+                raise await self.explained(error, refused) from error
 
-    async def _explained(self, error: RPCError, refused: str = "it has ended") -> DatamonError:
+    async def explained(self, error: RPCError, refused: str = "it has ended") -> DatamonError:
         """Why the workflow did not answer, in the words of the store."""
         if error.status is not RPCStatusCode.NOT_FOUND:
             busy = error.status in (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
@@ -283,12 +284,10 @@ class Split:
         """Wait for the end. SplitFailed where it failed."""
         await self._until_started()
         try:
-            report = await self.handle.result()
+            return await self.handle.result()
         except WorkflowFailureError as error:
-            raise SplitFailed(self.id, str(from_wire(error))) from error
-        if report.state is not SplitState.DONE:
-            raise SplitFailed(self.id, report.reason)
-        return report
+            known = await self._status()
+            raise SplitFailed(self.id, known.reason or str(from_wire(error))) from error
 
     async def progress(self) -> Progress | None:
         """How far the upload is, from its last heartbeat; None before the first one and after the end."""
@@ -306,10 +305,7 @@ class Split:
     async def _until_started(self) -> None:
         """A diamond starts a limited number of splits at once; the others have no workflow yet."""
         while True:
-            try:
-                status = await self._diamond._split_status(self.id)  # noqa: SLF001
-            except RPCError as error:
-                raise await self._diamond._explained(error) from error  # noqa: SLF001
+            status = await self._status()
             if status.request != self._request:
                 raise SplitFailed(self.id, "it was added again")
             if status.started:
@@ -317,3 +313,9 @@ class Split:
             if status.state is SplitState.FAILED:
                 raise SplitFailed(self.id, status.reason)
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _status(self) -> SplitStatus:
+        try:
+            return await self._diamond.split_status(self.id)
+        except RPCError as error:
+            raise await self._diamond.explained(error) from error

@@ -26,11 +26,16 @@ def describe(record: DiamondRecord) -> str:
         rows.append(("bundle", f"`{record.answer.bundle}`, {record.answer.conflicts:,} conflicts"))
     if record.reason:
         rows.append(("last failure", record.reason))
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in rows)
     return f"| diamond | {record.repo} / {record.diamond} |\n| --- | --- |\n{table}\n{_failures(record)}"
 
 
 def _failures(record: DiamondRecord) -> str:
     failed = [(split, row) for split, row in record.splits.items() if row.state is SplitState.FAILED]
-    lines = [f"| {row.tag or split} | {row.reason} |" for split, row in failed[-FAILURES:]]
+    lines = [f"| {_cell(row.tag or split)} | {_cell(row.reason)} |" for split, row in failed[-FAILURES:]]
     return "\n| failed split | why |\n| --- | --- |\n" + "\n".join(lines) if lines else ""
+
+
+def _cell(text: str) -> str:
+    """Text that stays in its cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -11,7 +11,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 with workflow.unsafe.imports_passed_through():
     from activities.metadata import FinishSplit, MetadataActivities
     from activities.upload import UploadActivities, UploadReport, UploadSplit
-    from activities.wire import from_wire
+    from activities.wire import from_wire, to_wire
     from datamon.errors import DatamonError, Failed
     from datamon.model import Split, SplitState, instant
     from datamon.plan import Source
@@ -35,7 +35,12 @@ class SplitWorkflow:
     @workflow.run
     async def run(self, order: SplitInput) -> SplitReport:
         """The story of a split. The Web UI's cancel button tells it the same way as the message `stop`."""
-        return await outlast_cancel(self._live(), on_cancel=self._stop_natively)
+        report = await outlast_cancel(self._live(), on_cancel=self._stop_natively)
+        if report.failure is None:
+            return report
+        if workflow.cancellation_reason() is not None:
+            raise asyncio.CancelledError
+        raise to_wire(report.failure.error())  # all is told already; this is for the list of workflows in the Web UI
 
     async def _live(self) -> SplitReport:
         await self._start()
