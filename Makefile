@@ -27,14 +27,14 @@ test: $(READY) ## run all tests, on real servers
 
 .PHONY: lint
 lint: $(READY) ## check style and types
-	$(BIN)/ruff check $(SOURCES) tests
-	$(BIN)/ruff format --check $(SOURCES) tests
+	$(BIN)/ruff check $(SOURCES) tests bench
+	$(BIN)/ruff format --check $(SOURCES) tests bench
 	$(BIN)/mypy
 
 .PHONY: format
 format: $(READY) ## put the code into the common style
-	$(BIN)/ruff check --fix $(SOURCES) tests
-	$(BIN)/ruff format $(SOURCES) tests
+	$(BIN)/ruff check --fix $(SOURCES) tests bench
+	$(BIN)/ruff format $(SOURCES) tests bench
 
 .PHONY: clean
 clean: ## remove what the other targets made

@@ -4,13 +4,19 @@ import json
 import os
 import signal
 import socket
+import sqlite3
+import subprocess
+import sys
 import time
 import urllib.request
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 
 from datamon.settings import is_held, running_stack
+from starter.connect import need_search_attributes
 from tests.conftest import Command
 
 
@@ -66,21 +72,33 @@ def test_it_listens_on_loopback_only(stack):
     assert [address for address, p in listening if p == port] == ["0100007F"]
 
 
-def test_search_attributes_are_registered(stack):
-    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-
-    async def ask():
-        from starter.connect import connect, need_search_attributes
-
-        client = await connect(stack.settings())
-        await need_search_attributes(client)
-        return await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace="default"))
-
-    import asyncio
-
-    with asyncio.Runner() as runner:
-        answer = runner.run(ask())
+async def test_search_attributes_are_registered(datamon):
+    await need_search_attributes(datamon.client)
+    answer = await datamon.client.operator_service.list_search_attributes(
+        ListSearchAttributesRequest(namespace="default")
+    )
     assert {"DatamonRepo", "DatamonState", "DatamonKind", "DatamonSplits"} <= set(answer.custom_attributes)
+
+
+def test_the_servers_database_is_in_the_home_and_in_wal_mode(stack):
+    with closing(sqlite3.connect(f"file:{stack.home}/temporal.db?mode=ro", uri=True)) as database:
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_taken_ports_are_no_obstacle(command):
+    with ExitStack() as taken:
+        for port in (7233, 8233):
+            listener = taken.enter_context(socket.socket())
+            with suppress(OSError):  # taken already
+                listener.bind(("127.0.0.1", port))
+                listener.listen()
+        command("up", "--detach")
+        stack = running_stack(command.home)
+        assert not stack.address.endswith(":7233")
+        assert not stack.ui.endswith(":8233")
+        assert command.json("status")["address"] == stack.address
+        assert command("repo", "create", "--repo", "r") == "r"
+        assert command("diamond", "initialize", "--repo", "r", "--diamond", "d") == "d"
 
 
 def test_one_stack_a_home(stack):
@@ -178,8 +196,6 @@ cli._run()
 print("pyspark" in sys.modules, "temporalio" in sys.modules, file=sys.stderr)
 import os; sys.stderr.flush(); os._exit(0)
 """
-    import subprocess
-    import sys
 
     def imported(*args):
         run = [sys.executable, "-c", script, *args]
