@@ -22,7 +22,7 @@ from datamon.commit import (
     merge_range,
     read_splits,
 )
-from datamon.errors import AlreadyExists, ConflictsForbidden
+from datamon.errors import AlreadyExists, ConflictsForbidden, NotFound
 from datamon.ids import BundleId, DiamondId, RepoName
 from datamon.model import Bundle, ConflictMode, LeftOut, Order, Origin, Split, TakenSplit
 from datamon.stores import Context
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 RANGE_ENTRIES = 20_000  # below this, one more Spark task costs more than it saves
+MAX_RANGES = 10_000
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,21 @@ class CommitActivities:
     def make_bundle(self, request: MakeBundle) -> BundleReport:
         """Merge, then publish. Run again, it finds its own lists and its own bundle.yaml, and answers the same."""
         with wire_errors(), spark_job(self._spark, f"commit {request.repo}/{request.diamond}") as job:
-            splits = read_splits(self._context.vmetadata, request.repo, request.diamond, request.splits)
-            bundle = self._merge(request, splits, job)
-            self._publish(bundle)
+            bundle = self._made_before(request) or self._make(request, job)
         return BundleReport(bundle.files, bundle.bytes, bundle.conflicts + bundle.checkpoints)
+
+    def _made_before(self, request: MakeBundle) -> Bundle | None:
+        """What an earlier attempt published before it could say so."""
+        try:
+            return descriptors.read(Bundle, self._context.metadata, keys.bundle(request.repo, request.bundle))
+        except NotFound:
+            return None
+
+    def _make(self, request: MakeBundle, job: SparkJob) -> Bundle:
+        splits = read_splits(self._context.vmetadata, request.repo, request.diamond, request.splits)
+        bundle = self._merge(request, splits, job)
+        self._publish(bundle)
+        return bundle
 
     def _merge(self, request: MakeBundle, splits: list[Split], job: SparkJob) -> Bundle:
         task = MergeTask(
@@ -83,7 +95,8 @@ class CommitActivities:
             {split.id: split.lists for split in splits},
         )
         lists = [info for split in splits for info in split.lists]
-        ranges = max(1, min(3 * job.slots, sum(info.count for info in lists) // RANGE_ENTRIES))
+        # By what there is to merge alone: another worker that takes over must cut, and so write, the same.
+        ranges = max(1, min(MAX_RANGES, sum(info.count for info in lists) // RANGE_ENTRIES))
         numbered = [NumberedRange(number, names) for number, names in enumerate(cut_names(lists, ranges))]
         if request.mode is ConflictMode.FORBID:
             self._refuse_conflicts(task, numbered, job)

@@ -80,8 +80,9 @@ class MetadataActivities:
             self._context.vmetadata.replace(key, descriptors.dump(ended), seen.version)
 
     def _scratch_lists_before(self, split: Split) -> None:
-        current = keys.split_files(split.repo, split.diamond, split.id, f"g{split.generation}-").removesuffix(".yaml")
-        every = keys.split_files(split.repo, split.diamond, split.id, "").removesuffix(".yaml")
-        for key in list(self._context.vmetadata.keys(every)):
-            if not key.startswith(current):
+        """Only those of older generations: an attempt that wakes up late must not touch what came after it."""
+        lists = keys.splits(split.repo, split.diamond) + f"{split.id}/"
+        for key in list(self._context.vmetadata.keys(lists)):
+            generation = keys.split_generation(key)
+            if generation is not None and generation < split.generation:
                 self._context.vmetadata.delete(key)

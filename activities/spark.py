@@ -44,7 +44,7 @@ class SparkJob:
         self._spark: SparkContext | None = None
         self._counters: list[Accumulator[int]] = []
         info = activity.info()
-        self._group = f"{info.workflow_id} {info.activity_id} {info.attempt}"
+        self._group = f"{info.workflow_run_id} {info.activity_id} {info.attempt}"
         self.progress = Progress()
 
     @property

@@ -77,13 +77,14 @@ class UploadActivities:
         split = descriptors.load(Split, key, seen.body)
         if (split.generation, split.state) != (request.generation, SplitState.RUNNING):
             raise StaleWrite(key)
+        files = sum(report.files for report in reports)
         recorded = replace(
             split,
             revision=split.revision + 1,
-            files=sum(report.files for report in reports),
+            files=files,
             bytes=sum(report.bytes for report in reports),
             stored=sum(report.stored for report in reports),
-            skipped=plan.skipped + sum(len(report.skipped) for report in reports),
+            skipped=plan.skipped + plan.files - files,
             attempts=activity.info().attempt,
             plan=plan.digest,
             lists=[report.info for report in reports if report.info is not None],

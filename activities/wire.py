@@ -38,10 +38,25 @@ def from_wire(error: BaseException) -> DatamonError:
     return Failed(text.strip() or type(last).__name__)
 
 
+# What Python raises where code or data is wrong. The next attempt would end the same, so there must be none.
+_FLAWS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
 @contextmanager
 def wire_errors() -> Iterator[None]:
-    """Let DatamonErrors leave an activity or a handler as what Temporal carries."""
+    """Let errors leave an activity or a handler as what Temporal carries."""
     try:
         yield
     except DatamonError as error:
         raise to_wire(error) from error
+    except _FLAWS as error:
+        raise to_wire(Failed(f"this is a bug: {error!r}")) from error

@@ -6,6 +6,7 @@ Everything here works without Temporal. Listings read one descriptor for each th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 from datamon import descriptors, keys
@@ -34,12 +35,17 @@ def get_repo(context: Context, name: RepoName) -> Repo:
 def repos(context: Context) -> Iterator[Repo]:
     """All repos, by name."""
     for name in context.metadata.folders(keys.REPOS):
-        yield get_repo(context, RepoName(name))
+        with suppress(NotFound):  # a folder whose descriptor is not there, or not yet
+            yield get_repo(context, RepoName(name))
 
 
 def get_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
     """One bundle."""
     get_repo(context, repo)
+    return _bundle(context, repo, bundle)
+
+
+def _bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
     return descriptors.read(Bundle, context.metadata, keys.bundle(repo, bundle), NotFound("bundle", bundle))
 
 
@@ -47,15 +53,17 @@ def bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:
     """All bundles of a repo, the oldest first. Lists without a descriptor are a commit that has not ended."""
     get_repo(context, repo)
     for name in context.metadata.folders(keys.bundles(repo)):
-        try:
-            yield get_bundle(context, repo, BundleId(name))
-        except NotFound:
-            continue
+        with suppress(NotFound):
+            yield _bundle(context, repo, BundleId(name))
 
 
 def get_diamond(context: Context, repo: RepoName, diamond: DiamondId) -> Diamond:
     """One diamond."""
     get_repo(context, repo)
+    return _diamond(context, repo, diamond)
+
+
+def _diamond(context: Context, repo: RepoName, diamond: DiamondId) -> Diamond:
     hint = f"make one with `datamon diamond initialize --repo {repo}`"
     missing = NotFound("diamond", diamond, hint)
     return descriptors.read(Diamond, context.vmetadata, keys.diamond(repo, diamond), missing)
@@ -65,7 +73,8 @@ def diamonds(context: Context, repo: RepoName) -> Iterator[Diamond]:
     """All diamonds of a repo, by id."""
     get_repo(context, repo)
     for name in context.vmetadata.folders(keys.diamonds(repo)):
-        yield get_diamond(context, repo, DiamondId(name))
+        with suppress(NotFound):
+            yield _diamond(context, repo, DiamondId(name))
 
 
 def get_split(context: Context, repo: RepoName, diamond: DiamondId, split: SplitId) -> Split:
@@ -77,7 +86,8 @@ def splits(context: Context, repo: RepoName, diamond: DiamondId) -> Iterator[Spl
     """All splits of a diamond, by id."""
     get_diamond(context, repo, diamond)
     for name in context.vmetadata.folders(keys.splits(repo, diamond)):
-        yield get_split(context, repo, diamond, SplitId(name))
+        with suppress(NotFound):
+            yield get_split(context, repo, diamond, SplitId(name))
 
 
 def publish(store: ObjectStore, key: str, descriptor: Published) -> None:

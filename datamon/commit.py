@@ -20,7 +20,7 @@ from datamon.errors import AlreadyExists, CorruptObject, StaleWrite
 from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.merge import Settled, Version, settle_range
-from datamon.model import ConflictMode, ListInfo, Order, Split, SplitState, TakenSplit
+from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
 from datamon.names import NameRange, order
 from datamon.stores import Context, ObjectStore
 
@@ -130,10 +130,15 @@ class _Slices:
         for info in self._task.lists[split.id]:
             if names.meets(order(info.first), order(info.last)):
                 key = keys.split_files(self._task.repo, self._task.diamond, split.id, info.index)
-                found = FileList(key, self._vmetadata.get(key), info.digest)
-                for entry in found.entries(names):
+                packs, entries = self._slice(key, info.digest, names)
+                for entry in entries:
                     rank = entry.timestamp if self._task.order is Order.UPLOADED else split.position
-                    yield Version(entry, split.id, rank, found.packs)
+                    yield Version(entry, split.id, rank, packs)
+
+    def _slice(self, key: str, digest: str, names: NameRange) -> tuple[Sequence[str], list[Entry]]:
+        """Apart from the loop, so that the list's bytes are gone while its slice is being merged."""
+        found = FileList(key, self._vmetadata.get(key), digest)
+        return found.packs, found.entries(names)
 
 
 class _ListSeries:

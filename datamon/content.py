@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from blake3 import blake3
@@ -25,7 +25,7 @@ from datamon.errors import AlreadyExists, CorruptFile, NotFound, SourceChanged, 
 from datamon.filelist import FileList, ListWriter
 from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.model import Entry, ListInfo
-from datamon.plan import Found, OnUnfit, Part, Source, tolerant, walk
+from datamon.plan import Found, OnUnfit, Part, Skips, Source, walk
 from datamon.stores import Context, ObjectStore
 
 SMALL_BYTES = 4 << 20  # from here on a file is worth objects of its own
@@ -41,7 +41,6 @@ class PartReport:
 
     info: ListInfo | None
     stored: int = 0
-    skipped: list[str] = field(default_factory=list)
     resumed: bool = False
 
     @property
@@ -76,23 +75,23 @@ def upload_part(part: Part, upload: Upload, clock: Clock = time.time_ns) -> Part
     done = _written_before(lists, index, key)
     if done is not None:
         return done
-    skipped: list[str] = []
+    skips = Skips(source)
     uploader = _Uploader(upload.context.blob, clock)
     for found in _as_planned(part, source):
-        with _unreadable(found, tolerant(source, skipped)):
+        with _unreadable(found, skips):
             uploader.add(found)
     uploader.finish()
     writer = ListWriter()
     for entry in uploader.entries:
         writer.add(entry, uploader.packs)
     if not len(writer):
-        return PartReport(None, uploader.stored, skipped)
+        return PartReport(None, uploader.stored)
     body, info = writer.seal(index)
     try:
         lists.create(key, body)
     except AlreadyExists:  # another run of this very part was faster; its times count
         info = FileList(key, lists.get(key)).info(index)
-    return PartReport(info, uploader.stored, skipped)
+    return PartReport(info, uploader.stored)
 
 
 def _written_before(lists: ObjectStore, index: str, key: str) -> PartReport | None:
@@ -105,7 +104,7 @@ def _written_before(lists: ObjectStore, index: str, key: str) -> PartReport | No
 
 def _as_planned(part: Part, source: Source) -> list[Found]:
     """The files of a part, seen to be those that were planned."""
-    found = list(walk(source, part.names, tolerant(source, [])))
+    found = list(walk(source, part.names, Skips(source)))
     if sum(one.fingerprint for one in found) % (1 << 128) != part.fingerprint:
         raise SourceChanged(found[0].name if len(found) == 1 else source.path)
     return found

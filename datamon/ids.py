@@ -43,6 +43,15 @@ def bundle_id(text: str) -> BundleId:
     return BundleId(_checked("bundle id", text))
 
 
+def plain_text(kind: str, text: str) -> str:
+    """Free text that can be stored, or BadUsage. A terminal with another encoding can give some that cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadUsage(f"the {kind} {text!r} is not UTF-8") from None
+    return text
+
+
 def new_id() -> str:
     """A fresh KSUID. For clients only: a workflow uses `id_at`, which replays."""
     return str(Ksuid())

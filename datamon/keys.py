@@ -15,6 +15,8 @@ Of a bundle it is the range and the list within it (`00017-000`), with a `c` in 
 
 from __future__ import annotations
 
+import re
+
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 
 REPOS = "repos/"
@@ -68,6 +70,12 @@ def split_files(name: RepoName, diamond: DiamondId, split: SplitId, index: str) 
 def split_index(generation: int, plan: str, part: int) -> str:
     """Index of the list that one upload task writes."""
     return f"g{generation}-{plan[:8]}-{part:05d}"
+
+
+def split_generation(key: str) -> int | None:
+    """The generation that a split's file list belongs to; None for any other key."""
+    found = re.search(r"/bundle-files-g(\d+)-[^/]*\.yaml$", key)
+    return int(found[1]) if found else None
 
 
 def bundle_index(names: int, number: int, *, lost: bool = False) -> str:

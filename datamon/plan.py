@@ -17,7 +17,7 @@ from blake3 import blake3
 
 from datamon.errors import DatamonError, SourceMissing, SourceUnreadable, UnfitFile
 from datamon.filelist import MAX_ENTRIES
-from datamon.names import EVERYTHING, RESERVED, NameRange, below, flaw, order
+from datamon.names import EVERYTHING, MAX_NAME_BYTES, RESERVED, NameRange, below, flaw, order
 
 FILE_COST = 64 << 10  # opening, hashing and listing a tiny file takes as long as reading about this much of a large one
 PIECE_FILES = 256
@@ -108,10 +108,10 @@ class Plan:
 
 def make_plan(source: Source, slots: int) -> Plan:
     """Walk the source once and cut it for so many tasks at a time."""
-    skips: list[str] = []
-    parts = cut(gather(walk(source, on_unfit=tolerant(source, skips))), slots)
+    skips = Skips(source)
+    parts = cut(gather(walk(source, on_unfit=skips)), slots)
     told = "\n".join(f"{part.names!r} {part.files} {part.bytes} {part.fingerprint:x}" for part in parts)
-    return Plan(parts, blake3(told.encode()).hexdigest(), _reserved(source), len(skips))
+    return Plan(parts, blake3(told.encode()).hexdigest(), _reserved(source), skips.count)
 
 
 def gather(files: Iterable[Found]) -> Iterator[Piece]:
@@ -176,19 +176,26 @@ def walk(source: Source, names: NameRange = EVERYTHING, on_unfit: OnUnfit = refu
         yield from _walk_folder(source.path, "", top, names, on_unfit)
     elif stat.S_ISREG(about.st_mode):
         name = os.path.basename(os.path.abspath(source.path))
+        if name in RESERVED:
+            raise UnfitFile(name, "the name is datamon's own")
         if names.holds(order(name)):
             yield from _found(name, source.path, about, on_unfit)
     else:
         raise UnfitFile(source.path, "it is neither a folder nor a regular file")
 
 
-def tolerant(source: Source, skips: list[str]) -> OnUnfit:
-    """The `on_unfit` that a source asks for: with skip_on_error, note the sentence and go on."""
+class Skips:
+    """The `on_unfit` that a source asks for: with skip_on_error, count and go on."""
 
-    def note(error: DatamonError) -> None:
-        skips.append(str(error))
+    def __init__(self, source: Source) -> None:
+        self._tolerant = source.skip_on_error
+        self.count = 0
 
-    return note if source.skip_on_error else refuse
+    def __call__(self, error: DatamonError) -> None:
+        """One thing that cannot be uploaded."""
+        if not self._tolerant:
+            raise error
+        self.count += 1
 
 
 def _walk_folder(path: str, prefix: str, top: str, names: NameRange, on_unfit: OnUnfit) -> Iterator[Found]:
@@ -203,6 +210,9 @@ def _walk_folder(path: str, prefix: str, top: str, names: NameRange, on_unfit: O
         if not prefix and name in RESERVED:
             continue
         if item.is_dir(follow_symlinks=False):
+            if len(os.fsencode(name)) >= MAX_NAME_BYTES:  # nothing in it can have a legal name
+                on_unfit(UnfitFile(_shown(name), f"its name is longer than {MAX_NAME_BYTES} bytes"))
+                continue
             inside = below(order(name))
             if names.meets(inside.start, inside.stop or ""):
                 yield from _walk_folder(item.path, name + "/", top, names, on_unfit)
@@ -230,9 +240,14 @@ def _look(item: os.DirEntry[str], name: str, top: str, on_unfit: OnUnfit) -> Ite
 def _found(name: str, path: str, about: os.stat_result, on_unfit: OnUnfit) -> Iterator[Found]:
     wrong = flaw(name)
     if wrong is not None:
-        on_unfit(UnfitFile(name.encode(errors="surrogateescape").decode(errors="backslashreplace"), wrong))
+        on_unfit(UnfitFile(_shown(name), wrong))
     else:
         yield Found(name, path, about.st_size, stat.S_IMODE(about.st_mode), about.st_mtime_ns)
+
+
+def _shown(name: str) -> str:
+    """A name that may be no text at all, as text."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _reserved(source: Source) -> list[str]:

@@ -32,8 +32,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.spark import Progress
 from activities.wire import from_wire
 from datamon import catalog
-from datamon.errors import AlreadyExists, DatamonError, Failed, NoWorker, SplitFailed, WrongState
-from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, new_id, repo_name, split_id
+from datamon.errors import AlreadyExists, BadUsage, DatamonError, Failed, NoWorker, SplitFailed, WrongState
+from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, new_id, plain_text, repo_name, split_id
 from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState, instant
 from datamon.settings import Settings
 from starter.connect import connect, need_worker
@@ -52,6 +52,7 @@ from workflows.names import TASK_QUEUE, attributes, diamond_workflow, host_queue
 from workflows.record import DiamondRecord
 from workflows.split import SplitWorkflow
 
+BATCH = 500  # splits in one message; a payload ends at 2 MiB
 POLL_SECONDS = 0.5  # while a split waits for a place in its diamond's window
 _LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
 
@@ -103,7 +104,7 @@ def new_repo(repo: str, description: str, settings: Settings) -> Repo:
 
     return Repo(
         name=repo_name(repo),
-        description=description,
+        description=plain_text("description", description),
         contributor=settings.contributor,
         created=instant(time.time_ns()),
     )
@@ -124,7 +125,7 @@ class Diamonds:
             repo=repo_name(repo),
             diamond=diamond_id(diamond if diamond is not None else new_id()),
             contributor=datamon.settings.contributor,
-            tag=tag,
+            tag=plain_text("tag", tag),
             options=options or Options(),
         )
         await asyncio.to_thread(catalog.get_repo, datamon.context, record.repo)
@@ -191,18 +192,20 @@ class Diamond:
         return split
 
     async def add_all(self, paths: Sequence[str | Path], options: SplitOptions | None = None) -> list[Split]:
-        """Add many paths with one message, each as a split of its own."""
+        """Add many paths with few messages, each as a split of its own."""
         options, settings = options or SplitOptions(), self._datamon.settings
+        if options.id is not None and len(paths) > 1:
+            raise BadUsage("one split id cannot stand for several paths")
         queue = host_queue(settings.host)
         adds = [
             AddSplit(
                 split=split_id(options.id if options.id is not None else new_id()),
                 request=new_id(),
-                path=str(Path(path).absolute()),
+                path=plain_text("path", str(Path(path).absolute())),
                 queue=queue,
                 host=settings.host,
                 contributor=settings.contributor,
-                tag=options.tag if options.tag is not None else settings.host,
+                tag=plain_text("tag", options.tag if options.tag is not None else settings.host),
                 skip_on_error=options.skip_on_error,
                 must_exist=options.id is not None and not options.create,
             )
@@ -210,7 +213,8 @@ class Diamond:
         ]
         await need_worker(self._datamon.client, TASK_QUEUE, queue)
         try:
-            await self.handle.signal(DiamondWorkflow.add, adds)
+            for start in range(0, len(adds), BATCH):
+                await self.handle.signal(DiamondWorkflow.add, adds[start : start + BATCH])
             return [await self._accepted(add) for add in adds]
         except RPCError as error:
             raise await self.explained(error, "no split can be added any more") from error
@@ -218,9 +222,11 @@ class Diamond:
     async def _accepted(self, add: AddSplit) -> Split:
         """A signal cannot refuse, so ask whether the diamond took it."""
         status = await self.split_status(add.split)
+        if status.request == add.request:
+            return Split(self._datamon, self, add.split, add.request)
         if status.refused is not None and status.refused.request == add.request:
             raise status.refused.error()
-        return Split(self._datamon, self, add.split, add.request)
+        raise Failed(f"diamond {self.id} did not take split {add.split}; add it again")
 
     async def split_status(self, split: SplitId) -> SplitStatus:
         """One split as the diamond sees it."""
@@ -236,13 +242,18 @@ class Diamond:
         splits: int | None = None,
     ) -> CommitAnswer:
         """Make the bundle of all done splits. With `wait`, once as many as asked for were added and all ended."""
-        request = CommitRequest(new_id(), message, mode, order, wait, splits)
+        words = plain_text("message", message)
+        request = CommitRequest(new_id(), words, mode, order, wait, splits)
         answer: CommitAnswer = await self._ask(DiamondWorkflow.commit, request, "it cannot be committed any more")
         return answer
 
     async def cancel(self, reason: str = "canceled by the user") -> None:
         """Stop all splits, wait until they have, and close the diamond without a bundle."""
-        await self._ask(DiamondWorkflow.cancel, CancelRequest(new_id(), reason), "it cannot be canceled any more")
+        await self._ask(
+            DiamondWorkflow.cancel,
+            CancelRequest(new_id(), plain_text("reason", reason)),
+            "it cannot be canceled any more",
+        )
 
     async def _ask(self, update: Any, request: CommitRequest | CancelRequest, refused: str) -> Any:
         """Send an update and wait for its answer, again where the workflow has gone on in a new run meanwhile."""

@@ -15,6 +15,7 @@ import pytest
 
 from datamon.settings import Settings, is_held
 from starter.client import Datamon
+from worker.spark import SparkRuntime
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
 BIN = Path(sys.executable).parent
@@ -101,6 +102,15 @@ async def datamon(stack):
     """A client of the running stack."""
     async with await Datamon.connect(stack.settings()) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """A Spark in the tests' own process."""
+    runtime = SparkRuntime("local[2]", tmp_path_factory.mktemp("spark"))
+    runtime.warm_up()
+    yield runtime
+    runtime.stop()
 
 
 @pytest.fixture

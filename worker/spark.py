@@ -39,32 +39,35 @@ class SparkRuntime:
         self._master, self._folder = master, folder
         self._context: Future[SparkContext] = Future()
         self._gateway: Any = None
-        self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def warm_up(self) -> None:
         """Begin to start, and return at once."""
+        self._context = Future()
+        self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._thread.start()
 
     def context(self) -> SparkContext:
-        """The running Spark."""
+        """The running Spark. One whose JVM was killed, or that did not start, is started again."""
+        with self._lock:
+            if self._is_dead():
+                self.stop()
+                self.warm_up()
         return self._context.result()
 
     def stop(self) -> None:
         """Stop Spark and its JVM, also in the middle of the start."""
-        from py4j.protocol import Py4JError
-
-        if self._thread.ident is None:
-            return
-        while self._thread.is_alive():  # still starting: without its JVM it gives up
+        while self._thread is not None and self._thread.is_alive():  # without its JVM it gives up
             if self._gateway is not None:
                 self._gateway.proc.kill()
             self._thread.join(0.05)
-        if self._context.exception() is None:
-            self._context.result().stop()
         if self._gateway is not None:
-            with suppress(OSError, Py4JError):
-                self._gateway.shutdown()
-            _end(self._gateway.proc)
+            self._end()
+
+    def _is_dead(self) -> bool:
+        failed = self._context.done() and self._context.exception() is not None
+        return failed or (self._gateway is not None and self._gateway.proc.poll() is not None)
 
     def _start(self) -> None:
         try:
@@ -73,6 +76,19 @@ class SparkRuntime:
             self._context.set_result(spark)
         except BaseException as error:  # noqa: BLE001 - whoever waits for Spark must learn of it
             self._context.set_exception(error)
+
+    def _end(self) -> None:
+        """Take Spark down in order if it still listens, and make PySpark forget its JVM, so that another can come."""
+        from py4j.protocol import Py4JError
+        from pyspark import SparkContext
+
+        with suppress(OSError, Py4JError):
+            if self._context.exception() is None:
+                self._context.result().stop()
+            self._gateway.shutdown()
+        _await_end(self._gateway.proc)
+        self._gateway = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        SparkContext._active_spark_context = None  # noqa: SLF001
 
     def _build(self) -> SparkContext:
         from pyspark import SparkConf, SparkContext
@@ -105,7 +121,7 @@ class SparkRuntime:
         return settings | {"spark.driver.extraJavaOptions": java_options}
 
 
-def _end(jvm: subprocess.Popen[bytes]) -> None:
+def _await_end(jvm: subprocess.Popen[bytes]) -> None:
     """The JVM ends when its standard input does; and if not, all the same."""
     with suppress(OSError):
         if jvm.stdin is not None:

@@ -66,7 +66,7 @@ class DiamondWorkflow:
         if record.revision == 0:
             await self._open()
         while not record.state.ended:
-            await workflow.wait_condition(self._has_work)
+            await self._until_work()
             await self._fleet.stop()
             if record.cancel is not None:
                 await self._cancel(record.cancel)
@@ -79,6 +79,17 @@ class DiamondWorkflow:
             self._describe()
         self._ended = True
         return DiamondResult(record.state, record.answer)
+
+    async def _until_work(self) -> None:
+        """Wait for something to do, and meanwhile look now and then whether splits of earlier runs are still there."""
+        while self._fleet.has_unwatched:
+            try:
+                await workflow.wait_condition(self._has_work, timeout=self._record.options.probe_seconds)
+            except TimeoutError:
+                await self._fleet.probe()
+            else:
+                return
+        await workflow.wait_condition(self._has_work)
 
     def _has_work(self) -> bool:
         return self._record.cancel is not None or self._record.may_commit() or self._fleet.has_work() or self._is_long()
@@ -112,14 +123,14 @@ class DiamondWorkflow:
     async def commit(self, request: CommitRequest) -> CommitAnswer:
         """Commit, and wait for the outcome."""
         if not self._record.knows_commit(request):
-            self._record.commit = request
+            self._record.accept_commit(request)
             self._describe()
         await workflow.wait_condition(lambda: self._record.has_answer(request) or self._turning)
-        answer, failed = self._record.answer, self._record.failed_commit
+        answer, failed = self._record.answer, self._record.failed_commits.get(request.request)
+        if failed is not None:
+            raise to_wire(failed.error())
         if answer is not None and answer.request == request.request:
             return answer
-        if failed is not None and failed.request == request.request:
-            raise to_wire(failed.error())
         raise _ask_again()
 
     @commit.validator
@@ -136,7 +147,7 @@ class DiamondWorkflow:
         except DatamonError as error:
             workflow.logger.info("commit refused: %s", error)
         else:
-            self._record.commit = request
+            self._record.accept_commit(request)
             self._describe()
 
     @workflow.update(description="Stop all splits and close the diamond without a bundle.")
@@ -157,8 +168,8 @@ class DiamondWorkflow:
 
     @workflow.signal(name="cancel", description="Stop all splits and close the diamond without a bundle.")
     def cancel_signal(self, request: CancelRequest) -> None:
-        """Cancel, for callers that do not wait."""
-        if self._record.state is DiamondState.INITIALIZED and self._record.cancel is None:
+        """Cancel, for callers that do not wait. During a commit it waits, and counts if that comes to nothing."""
+        if not self._record.state.ended and self._record.cancel is None:
             self._record.cancel = request
 
     @workflow.query(description="State, counts of splits, files and bytes.")

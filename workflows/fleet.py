@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from temporalio import workflow
@@ -28,7 +29,7 @@ class Fleet:
 
     def __init__(self, record: DiamondRecord) -> None:
         self._record = record
-        self._watches: set[asyncio.Task[None]] = set()
+        self._watches: dict[tuple[SplitId, int], asyncio.Task[None]] = {}
 
     def has_work(self) -> bool:
         """Whether there is a split to start or to stop now."""
@@ -43,7 +44,7 @@ class Fleet:
         marked = [(split, row, row.stop) for split, row in self._to_stop()]
         for _, row, _ in marked:
             row.stop = ""
-        await asyncio.gather(*(self._stop(split, row, why) for split, row, why in marked))
+        await asyncio.gather(*(self._tell(split, row, SplitWorkflow.stop, why) for split, row, why in marked))
 
     async def stop_all(self, why: str) -> None:
         """Stop every split that has not ended, and wait until they have."""
@@ -52,8 +53,30 @@ class Fleet:
                 row.waiting, row.state, row.reason = None, SplitState.FAILED, why
             if row.open:
                 row.stop = why
-        await self.stop()
-        await workflow.wait_condition(lambda: not any(row.open for row in self._record.splits.values()))
+        while self._open():
+            await self.stop()
+            await self._until_ended(self._record.options.stop_seconds)
+            for _, row in self._open():  # not heard, or gone without a word: telling it again shows which
+                row.stop = why
+
+    async def _until_ended(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await workflow.wait_condition(lambda: not self._open(), timeout=seconds)
+
+    @property
+    def has_unwatched(self) -> bool:
+        """Whether splits are open that an earlier run of the diamond started: their ends reach us by message only."""
+        return bool(self._unwatched())
+
+    async def probe(self) -> None:
+        """Find those that ended without a word, because somebody terminated them."""
+        await asyncio.gather(*(self._tell(split, row, SplitWorkflow.probe) for split, row in self._unwatched()))
+
+    def _open(self) -> list[tuple[SplitId, SplitRow]]:
+        return [(split, row) for split, row in self._record.splits.items() if row.open]
+
+    def _unwatched(self) -> list[tuple[SplitId, SplitRow]]:
+        return [(split, row) for split, row in self._open() if (split, row.generation) not in self._watches]
 
     def _to_start(self) -> list[tuple[SplitId, SplitRow]]:
         room = self._record.options.window - sum(row.open for row in self._record.splits.values())
@@ -61,14 +84,14 @@ class Fleet:
         return waiting[: max(room, 0)]
 
     def _to_stop(self) -> list[tuple[SplitId, SplitRow]]:
-        return [(split, row) for split, row in self._record.splits.items() if row.open and row.stop]
+        return [(split, row) for split, row in self._open() if row.stop]
 
     async def _start(self, split: SplitId, row: SplitRow) -> None:
         """Start the next generation of a split, once the one before, which has told that it ended, is gone."""
         add = row.waiting
         if add is None:
             return
-        row.generation, row.open, row.waiting = row.generation + 1, True, None
+        row.generation, row.open, row.waiting, row.superseded = row.generation + 1, True, None, False
         for pause in _PAUSES:
             try:
                 child = await self._start_child(split, row, add)
@@ -76,7 +99,8 @@ class Fleet:
                 await workflow.sleep(pause, summary=f"until the run before of split {split} is gone")
             else:
                 row.started = row.waiting is None
-                self._watches.add(asyncio.create_task(self._watch(split, row.generation, child)))
+                watch = asyncio.create_task(self._watch(split, row.generation, child))
+                self._watches[split, row.generation] = watch
                 return
         self._lost(split, row.generation, "a workflow with its id is still running")
 
@@ -95,17 +119,18 @@ class Fleet:
             static_details=f"Uploads `{add.path}` into diamond {record.diamond}.",
         )
 
-    async def _stop(self, split: SplitId, row: SplitRow, why: str) -> None:
+    async def _tell(self, split: SplitId, row: SplitRow, message: Any, *words: str) -> None:
         child = split_workflow(self._record.repo, self._record.diamond, split)
+        generation = row.generation
         try:
-            await workflow.get_external_workflow_handle(child).signal(SplitWorkflow.stop, why)
+            await workflow.get_external_workflow_handle(child).signal(message, args=list(words))
         except ApplicationError:  # it has ended, and would have told so before it did
-            self._lost(split, row.generation, _TERMINATED)
+            self._lost(split, generation, _TERMINATED)
 
     async def _watch(self, split: SplitId, generation: int, child: _Child) -> None:
         """A split tells how it ended, but not when somebody terminates it. This run of the diamond sees that itself."""
         try:
-            await child
+            self._record.report(await child)
         except ChildWorkflowError as error:
             terminated = isinstance(error.cause, TerminatedError)
             self._lost(split, generation, _TERMINATED if terminated else str(from_wire(error)))

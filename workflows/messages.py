@@ -25,6 +25,8 @@ class Options:
     retry_first_seconds: float = 1
     retry_longest_seconds: float = 60
     metadata_seconds: float = 60
+    probe_seconds: float = 600  # between looks at splits that an earlier run of the diamond started
+    stop_seconds: float = 60  # before a split that was told to stop is told again
     spark_days: float = 30
 
     @property

@@ -23,7 +23,8 @@ from workflows.messages import (
     SplitStatus,
 )
 
-REFUSALS = 100  # refused adds that are remembered, for the clients that sent them
+REFUSALS = 100  # refused adds and failed commits that are remembered, for the clients that sent them
+MAX_SPLITS = 2_500  # the record is one payload of continue-as-new, which ends at 2 MiB; a waiting split takes 630 bytes
 
 
 @dataclass
@@ -38,6 +39,7 @@ class SplitRow:
     waiting: AddSplit | None = None  # accepted, and its workflow is not started yet
     open: bool = False  # its workflow runs, or is about to
     started: bool = False  # its workflow is known to the server
+    superseded: bool = False  # it was added again, so how the run that is still open ends does not matter
     stop: str = ""  # its workflow is to be told to stop, and why
     files: int = 0
     bytes: int = 0
@@ -62,7 +64,7 @@ class DiamondRecord:
     refused: dict[str, Refusal] = field(default_factory=dict)  # by split id, the newest REFUSALS of them
     commit: CommitRequest | None = None
     cancel: CancelRequest | None = None
-    failed_commit: Refusal | None = None
+    failed_commits: dict[str, Refusal] = field(default_factory=dict)  # by request, the newest REFUSALS of them
     reason: str = ""
     bundle: BundleId | None = None  # the one that is being made, or was
     answer: CommitAnswer | None = None
@@ -85,6 +87,9 @@ class DiamondRecord:
     def _check_add(self, add: AddSplit, known: SplitRow | None) -> None:
         split_id(add.split)
         self.check_open("no split can be added any more")
+        if known is None and len(self.splits) >= MAX_SPLITS:
+            refused = f"it holds {MAX_SPLITS:,} splits; put more files into each"
+            raise WrongState("diamond", self.diamond, "full", refused)
         if known is None and add.must_exist:
             raise NotFound("split", add.split, "leave --split out to get an id, or choose one with --create")
         if known is not None and known.state is SplitState.DONE:
@@ -96,15 +101,12 @@ class DiamondRecord:
         row.position, row.request, row.waiting, row.tag = self.added, add.request, add, add.tag
         row.state, row.reason, row.started = SplitState.RUNNING, "", False
         if row.open:
-            row.stop = "it was added again"
+            row.superseded, row.stop = True, "it was added again"
         self.splits[add.split] = row
         self.refused.pop(add.split, None)
 
     def _refuse(self, add: AddSplit, error: DatamonError) -> None:
-        self.refused.pop(add.split, None)
-        self.refused[add.split] = Refusal.of(add.request, error)
-        if len(self.refused) > REFUSALS:
-            self.refused.pop(next(iter(self.refused)))
+        _remember(self.refused, add.split, Refusal.of(add.request, error))
 
     def report(self, report: SplitReport) -> None:
         """Take note of how a split ended. What an older generation tells counts for nothing."""
@@ -112,7 +114,7 @@ class DiamondRecord:
         if row is None or not row.open or row.generation != report.generation:
             return
         row.open, row.stop = False, ""
-        if row.waiting is None:  # else it was added again, and this was the run before
+        if not row.superseded:
             row.state, row.reason = report.state, report.reason
             row.files, row.bytes = report.files, report.bytes
 
@@ -126,11 +128,23 @@ class DiamondRecord:
 
     def check_commit(self, request: CommitRequest) -> None:
         """The refusal of a commit, if it is to be refused at once."""
-        if self.commit is not None and not self.state.ended:
+        if self.commit is not None and not self.state.ended and not self._gives_way(request):
             raise WrongState("diamond", self.diamond, DiamondState.COMMITTING, "another commit was first")
         self.check_open("it cannot be committed any more")
         if not request.wait:
             self.check_enough(request)
+
+    def _gives_way(self, request: CommitRequest) -> bool:
+        """A commit that still waits for splits gives way to one that does not: else a wrong number would block all."""
+        waits = self.commit is not None and self.commit.wait and not self.may_commit()
+        return waits and self.state is DiamondState.INITIALIZED and not request.wait
+
+    def accept_commit(self, request: CommitRequest) -> None:
+        """The commit to carry out next."""
+        if self.commit is not None:
+            gone = WrongState("diamond", self.diamond, DiamondState.COMMITTING, "a commit that did not wait was faster")
+            self.fail_commit(self.commit, gone)
+        self.commit = request
 
     def check_enough(self, request: CommitRequest) -> None:
         """NothingToCommit, if fewer splits are done than it takes."""
@@ -153,13 +167,12 @@ class DiamondRecord:
 
     def has_answer(self, request: CommitRequest) -> bool:
         """Whether this very request has come to something."""
-        return any(
-            known is not None and known.request == request.request for known in (self.answer, self.failed_commit)
-        )
+        answered = self.answer is not None and self.answer.request == request.request
+        return answered or request.request in self.failed_commits
 
     def fail_commit(self, request: CommitRequest, error: DatamonError) -> None:
         """The commit came to nothing. The next one may be better."""
-        self.failed_commit = Refusal.of(request.request, error)
+        _remember(self.failed_commits, request.request, Refusal.of(request.request, error))
         self.reason, self.commit = str(error), None
 
     # Telling
@@ -235,3 +248,11 @@ class DiamondRecord:
             splits={state: self.count(state) for state in SplitState},
             reason=self.reason,
         )
+
+
+def _remember(table: dict[str, Refusal], key: str, refusal: Refusal) -> None:
+    """Keep the newest few."""
+    table.pop(key, None)
+    table[key] = refusal
+    if len(table) > REFUSALS:
+        table.pop(next(iter(table)))

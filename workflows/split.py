@@ -43,15 +43,19 @@ class SplitWorkflow:
         raise to_wire(report.failure.error())  # all is told already; this is for the list of workflows in the Web UI
 
     async def _live(self) -> SplitReport:
-        await self._start()
         try:
+            await self._start()
             if self._stopped is not None:
                 raise asyncio.CancelledError
             self._uploading = asyncio.ensure_future(self._upload())
             report = self._done(await self._uploading)
         except (ActivityError, asyncio.CancelledError) as error:
             report = self._failed(error)
-        await self._finish(report)
+        try:
+            await self._finish(report)
+        except ActivityError as error:  # it cannot be published, so it did not happen; the diamond must know
+            report = self._failed(error)
+        await self._tell_diamond(report)
         return report
 
     @workflow.signal(description="Stop the upload; the split ends as failed with this reason. Sent by its diamond.")
@@ -61,6 +65,10 @@ class SplitWorkflow:
             self._stopped = reason
             if self._uploading is not None:
                 self._uploading.cancel()
+
+    @workflow.signal(description="Nothing. Whether it arrives tells the diamond that this split is still there.")
+    def probe(self) -> None:
+        """Be there."""
 
     def _stop_natively(self) -> None:
         self.stop(workflow.cancellation_reason() or "canceled from Temporal")
@@ -135,7 +143,6 @@ class SplitWorkflow:
         self._state = report.state
         workflow.upsert_search_attributes([STATE.value_set(report.state)])
         self._describe(report.reason or f"{report.files} files, {report.bytes} bytes, {report.stored} newly stored")
-        await self._tell_diamond(report)
 
     async def _tell_diamond(self, report: SplitReport) -> None:
         """By workflow id and no run id: the diamond may have continued as new. One that has ended needs no telling."""

@@ -7,7 +7,7 @@ from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.model import Contributor, DiamondState, LeftOut, SplitState, TakenSplit
 from workflows.details import describe
 from workflows.messages import AddSplit, CancelRequest, CommitAnswer, CommitRequest, SplitReport
-from workflows.record import REFUSALS, DiamondRecord
+from workflows.record import MAX_SPLITS, REFUSALS, DiamondRecord
 
 ADA = Contributor("Ada")
 
@@ -160,6 +160,7 @@ def test_the_second_commit_is_refused_and_the_first_known_again(record):
     assert record.knows_commit(first)
     assert not record.has_answer(first)
     record.fail_commit(first, NothingToCommit("d", 0, 0, 0))
+    assert record.failed_commits["1"].error().done == 0
     assert record.has_answer(first)
     assert record.commit is None
     record.check_commit(CommitRequest("2", "m"))
@@ -174,6 +175,37 @@ def test_what_a_commit_takes_and_leaves(record):
     end(record, "c", SplitState.FAILED, reason="why")
     assert record.taken() == [TakenSplit("b", 1, 1), TakenSplit("a", 1, 2)]
     assert record.left_out() == [LeftOut("c", SplitState.FAILED, "why")]
+
+
+def test_a_commit_that_waits_gives_way_to_one_that_does_not(record):
+    done(record, "a")
+    waiting = CommitRequest("1", "m", wait=True, splits=1000)
+    record.accept_commit(waiting)
+    with pytest.raises(WrongState, match="another commit was first"):
+        record.check_commit(CommitRequest("2", "m", wait=True))
+    now = CommitRequest("3", "m")
+    record.check_commit(now)
+    record.accept_commit(now)
+    assert "did not wait was faster" in str(record.failed_commits["1"].error())
+    with pytest.raises(WrongState, match="another commit was first"):
+        record.check_commit(CommitRequest("4", "m"))
+
+
+def test_a_superseded_run_never_counts_even_if_the_new_one_never_starts(record):
+    record.add(split("s"), "now")
+    row = start(record, "s")
+    record.add(split("s", "2"), "later")
+    row.waiting, row.state, row.reason = None, SplitState.FAILED, "left out"  # a commit came
+    end(record, "s", SplitState.DONE, files=1)
+    assert (row.open, row.state, row.reason) == (False, SplitState.FAILED, "left out")
+    assert record.taken() == []
+
+
+def test_a_diamond_can_be_full(record):
+    for number in range(MAX_SPLITS):
+        record.add(split(f"s{number}"), "now")
+    assert "is full: it holds 2,500 splits" in str(record.add(split("one-more"), "now"))
+    assert record.add(split("s1", "2"), "now") is None, "what is known may run again"
 
 
 def test_the_page_for_the_web_ui(record):

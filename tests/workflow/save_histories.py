@@ -18,6 +18,7 @@ from datamon.ids import new_id
 from datamon.model import ConflictMode, Contributor
 from starter.client import SplitOptions
 from tests.workflow.server import impatient_server
+from worker.spark import SparkRuntime
 from workflows.diamond import DiamondWorkflow
 from workflows.messages import AddSplit, Options
 
@@ -143,11 +144,14 @@ async def expect_error(work):
 async def main():
     HISTORIES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        async with impatient_server(Path(folder), EVENTS) as datamon:
+        spark = SparkRuntime("local[2]", Path(folder) / "spark")
+        spark.warm_up()
+        async with impatient_server(Path(folder), EVENTS, spark) as datamon:
             saver = Saver(datamon, Path(folder))
             shapes = (saver.committed, saver.readded, saver.canceled, saver.unopened, saver.terminated, saver.continued)
             for shape in shapes:
                 await shape()
+        spark.stop()
 
 
 if __name__ == "__main__":

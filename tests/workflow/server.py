@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
@@ -13,16 +12,13 @@ from starter.client import Datamon, new_repo
 from starter.connect import need_worker
 from tests.conftest import BIN, Command
 from worker.service import METADATA_AT_ONCE, SPARK_JOBS_AT_ONCE, build_workers
-from worker.spark import SparkRuntime
 from workflows.names import KIND, REPO, SPLITS, STATE, TASK_QUEUE, host_queue
 
 
 @asynccontextmanager
-async def impatient_server(home, events):
+async def impatient_server(home, events, spark):
     """A client of a server that suggests continue-as-new after so few events, and the repo `r`."""
     settings = Command(home, {"DATAMON_STORE": str(home / "store"), "DATAMON_HOST": "host-1"}).settings()
-    spark = SparkRuntime("local[2]", home / "spark")
-    spark.warm_up()
     limit = f"limit.historyCount.suggestContinueAsNew={events}"
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(BIN / "temporal"),
@@ -37,4 +33,3 @@ async def impatient_server(home, events):
                 datamon = Datamon(server.client, settings)
                 catalog.create_repo(datamon.context, new_repo("r", "", settings))
                 yield datamon
-    await asyncio.to_thread(spark.stop)

@@ -129,6 +129,16 @@ async def is_committing(diamond):
     return (await diamond.status()).committing
 
 
+async def test_a_commit_that_waits_in_vain_gives_way_to_one_that_does_not(datamon, diamond, files):
+    await (await diamond.add(files("p", {"a": "1"}))).result()
+    waiting = asyncio.ensure_future(diamond.commit("first", wait=True, splits=1000))
+    await until(lambda: is_committing(diamond))
+    bundle = await diamond.commit("second")
+    with pytest.raises(WrongState, match="did not wait was faster"):
+        await waiting
+    assert [found.id for found in bundles(datamon, diamond)] == [bundle.bundle]
+
+
 async def test_a_failed_commit_can_be_followed_by_a_good_one(datamon, diamond, files):
     for number in (1, 2):
         await (await diamond.add(files(f"p{number}", {"clash": str(number)}))).result()

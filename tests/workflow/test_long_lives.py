@@ -3,15 +3,18 @@
 import asyncio
 
 from datamon import catalog
+from datamon.ids import new_id
+from datamon.model import Contributor
 from tests.workflow.server import impatient_server
-from workflows.messages import Options
+from workflows.diamond import DiamondWorkflow
+from workflows.messages import AddSplit, Options
 
 EVENTS = 60  # instead of 4,096
 
 
-async def test_nothing_is_lost_when_the_workflow_continues_as_new(tmp_path, files):
+async def test_nothing_is_lost_when_the_workflow_continues_as_new(tmp_path, files, spark):
     count = 30
-    async with impatient_server(tmp_path, EVENTS) as datamon:
+    async with impatient_server(tmp_path, EVENTS, spark) as datamon:
         diamond = await datamon.diamonds.initialize("r", options=Options(window=5))
         commit = asyncio.ensure_future(diamond.commit("m", wait=True, splits=count))
         for batch in range(0, count, 3):
@@ -24,3 +27,20 @@ async def test_nothing_is_lost_when_the_workflow_continues_as_new(tmp_path, file
         assert {split.generation for split in made.diamond.splits} == {1}
         runs = [run async for run in datamon.client.list_workflows(f"WorkflowId = '{diamond.handle.id}'")]
         assert len(runs) > 3
+
+
+async def test_a_split_terminated_behind_the_back_of_a_continued_diamond_is_noticed(tmp_path, files, spark):
+    """The run that started it, and would have seen its end, is over."""
+    async with impatient_server(tmp_path, EVENTS, spark) as datamon:
+        options = Options(probe_seconds=0.5)
+        diamond = await datamon.diamonds.initialize("r", options=options)
+        add = AddSplit("slow", new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
+        await diamond.handle.signal(DiamondWorkflow.add, [add])
+        first = (await diamond.handle.describe()).run_id
+        while (await diamond.handle.describe()).run_id == first:
+            await (await diamond.add(files("p", {"a": "1"}))).result()
+        commit = asyncio.ensure_future(diamond.commit("m", wait=True))
+        await datamon.client.get_workflow_handle(f"split/r/{diamond.id}/slow").terminate()
+        bundle = await commit
+        [left] = bundle.left_out
+        assert (left.id, left.reason) == ("slow", "its workflow was terminated")
