@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
 
 from datamon.errors import DatamonError, caught
 
@@ -109,7 +109,11 @@ class SparkJob:
         if activity.is_cancelled():
             raise CancelledError("stopped")
         if activity.is_worker_shutdown():
-            raise ApplicationError("the worker is shutting down; another attempt goes on", type="WorkerShutdown")
+            raise ApplicationError(
+                "the worker is shutting down; another attempt goes on",
+                type="WorkerShutdown",
+                category=ApplicationErrorCategory.BENIGN,
+            )
 
 
 @contextmanager

@@ -11,19 +11,22 @@ from typing import TypeVar
 
 from datamon import descriptors, keys
 from datamon.errors import AlreadyExists, NotFound, StaleWrite
-from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.model import Bundle, Diamond, Repo, Split
+from datamon.ids import BundleId, DiamondId, RepoName, SplitId, plain_text
+from datamon.model import Bundle, Contributor, Diamond, Repo, Split, instant
 from datamon.stores import Context, ObjectStore
 
 Published = TypeVar("Published", Diamond, Split)
 
 
-def create_repo(context: Context, repo: Repo) -> None:
+def create_repo(context: Context, name: RepoName, description: str, contributor: Contributor, now: int) -> Repo:
     """Make a repo, once."""
+    words = plain_text("description", description)
+    repo = Repo(name=name, description=words, contributor=contributor, created=instant(now))
     try:
-        context.metadata.create(keys.repo(repo.name), descriptors.dump(repo))
+        context.metadata.create(keys.repo(name), descriptors.dump(repo))
     except AlreadyExists:
-        raise AlreadyExists("repo", repo.name) from None
+        raise AlreadyExists("repo", name) from None
+    return repo
 
 
 def get_repo(context: Context, name: RepoName) -> Repo:

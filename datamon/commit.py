@@ -16,7 +16,7 @@ from itertools import accumulate
 import msgspec
 
 from datamon import descriptors, keys
-from datamon.errors import AlreadyExists, CorruptObject, StaleWrite
+from datamon.errors import AlreadyExists, CorruptObject, StaleWrite, quoted
 from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.merge import Settled, Version, settle_range
@@ -188,8 +188,10 @@ class _Tally:
 
 
 def _named(settled: Settled) -> str:
-    splits = sorted({v.split for v in (*settled.conflicts, *([settled.winner] if settled.winner else []))})
-    return f"{settled.conflicts[0].entry.name!r} (splits {', '.join(splits)})"
+    name, splits = quoted(settled.conflicts[0].entry.name), {version.split for version in settled.conflicts}
+    if settled.winner is None:
+        return f"{name} (of {', '.join(sorted(splits))}, against a file or folder in its place)"
+    return f"{name} (splits {', '.join(sorted(splits | {settled.winner.split}))})"
 
 
 def create_same(store: ObjectStore, key: str, body: bytes) -> None:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from datamon import descriptors, keys
 from datamon.content import Span, fetch, spans
-from datamon.errors import CorruptObject, DestinationInUse, Failed
+from datamon.errors import CorruptObject, DestinationInUse, Failed, quoted
 from datamon.filelist import FileList, in_order
 from datamon.model import Bundle, Entry
 from datamon.names import EVERYTHING, NameRange, flaw, order
@@ -45,7 +45,9 @@ def download(
     context: Context, bundle: Bundle, destination: Path, progress: Callable[[Entry], None] = lambda _: None
 ) -> None:
     """Write all files of a bundle below a folder that is empty or not there yet."""
-    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+    if destination.exists() and not destination.is_dir():
+        raise DestinationInUse(str(destination), "is a file")
+    if destination.exists() and any(destination.iterdir()):
         raise DestinationInUse(str(destination))
     own = destination / ".datamon"
     partial = own / "partial"
@@ -55,10 +57,22 @@ def download(
             context, spans(_safe(bundle, bundle_entries(context, bundle))), _Writer(destination, partial, progress)
         )
         (own / f"{bundle.id}.yaml").write_bytes(descriptors.dump(bundle))
-    except OSError as error:
-        raise Failed(f"cannot write to {str(destination)!r}: {(error.strerror or str(error)).lower()}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(partial)
+    except BaseException as error:
+        _clear(destination)  # it was empty before, and half a bundle looks too much like a whole one
+        if isinstance(error, OSError):
+            why = (error.strerror or str(error)).lower()
+            raise Failed(f"cannot write to {quoted(str(destination))}: {why}") from error
+        raise
+
+
+def _clear(folder: Path) -> None:
+    if folder.is_dir():
+        for item in folder.iterdir():
+            if item.is_dir() and not item.is_symlink():
+                shutil.rmtree(item, ignore_errors=True)
+            else:
+                item.unlink()
 
 
 def _safe(bundle: Bundle, entries: Iterable[tuple[Entry, str | None]]) -> Iterator[tuple[Entry, str | None]]:

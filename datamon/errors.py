@@ -41,6 +41,19 @@ class ErrorCode(StrEnum):
     NO_WORKER = "NoWorker"
 
 
+SPELLED_OUT = 10  # how many of many names a sentence holds
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def quoted(name: str) -> str:
+    """A name of a file in quotes, with whatever a terminal might take for a command made visible."""
+    return f"'{name}'" if name.isprintable() and "'" not in name else repr(name)
+
+
 @dataclass(eq=False)
 class DatamonError(Exception):
     """Base of the family. Subclasses are dataclasses whose fields are plain values."""
@@ -134,7 +147,8 @@ class NothingToCommit(DatamonError):
         if self.needed == 1 and not self.done:
             missing = f"diamond {self.diamond} has no done split"
         else:
-            missing = f"diamond {self.diamond} has {self.done} done splits, fewer than the {self.needed} asked for"
+            done = counted(self.done, "done split")
+            missing = f"diamond {self.diamond} has {done}, fewer than the {self.needed} asked for"
         advice = "commit with --wait to wait for them" if self.running else "add a split first"
         return f"{missing} ({self.running} running, {self.failed} failed); {advice}"
 
@@ -150,9 +164,10 @@ class ConflictsForbidden(DatamonError):
     sample: list[str]
 
     def __str__(self) -> str:
+        named = ", ".join(self.sample[:SPELLED_OUT]) + (", …" if self.count > SPELLED_OUT else "")
         return (
-            f"{self.count} files differ between splits of diamond {self.diamond}, the first is {self.sample[0]}; "
-            "commit with --with-conflicts to keep every version"
+            f"{counted(self.count, 'version')} would lose in diamond {self.diamond}: {named}; "
+            "commit with --with-conflicts to keep them all"
         )
 
 
@@ -165,7 +180,7 @@ class SourceMissing(DatamonError):
     path: str
 
     def __str__(self) -> str:
-        return f"the source {self.path!r} does not exist"
+        return f"the source {quoted(self.path)} does not exist"
 
 
 @dataclass(eq=False)
@@ -177,7 +192,7 @@ class SourceUnreadable(DatamonError):
     why: str
 
     def __str__(self) -> str:
-        return f"cannot read {self.path!r}: {self.why}"
+        return f"cannot read {quoted(self.path)}: {self.why}"
 
 
 @dataclass(eq=False)
@@ -188,7 +203,7 @@ class SourceChanged(DatamonError):
     path: str
 
     def __str__(self) -> str:
-        return f"{self.path!r} changed while it was uploaded; add it again when nothing writes to it"
+        return f"{quoted(self.path)} changed while it was uploaded; add it again when nothing writes to it"
 
 
 @dataclass(eq=False)
@@ -200,7 +215,7 @@ class UnfitFile(DatamonError):
     why: str
 
     def __str__(self) -> str:
-        return f"cannot upload {self.name!r}: {self.why}; remove it, or leave it out with --skip-on-error"
+        return f"cannot upload {quoted(self.name)}: {self.why}; remove it, or leave it out with --skip-on-error"
 
 
 @dataclass(eq=False)
@@ -222,9 +237,10 @@ class DestinationInUse(DatamonError):
     code = ErrorCode.DESTINATION_IN_USE
     exit_code = 4
     path: str
+    what: str = "is not empty"
 
     def __str__(self) -> str:
-        return f"the destination {self.path!r} is not empty; choose another one"
+        return f"the destination {quoted(self.path)} {self.what}; choose another one"
 
 
 @dataclass(eq=False)
@@ -248,7 +264,7 @@ class CorruptFile(DatamonError):
     key: str
 
     def __str__(self) -> str:
-        return f"the content of {self.name!r} in {self.key} does not match its hash; nothing was written for it"
+        return f"the content of {quoted(self.name)} in {self.key} does not match its hash; nothing was written for it"
 
 
 @dataclass(eq=False)

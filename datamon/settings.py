@@ -25,7 +25,7 @@ from typing import IO
 
 import msgspec
 
-from datamon.errors import AlreadyExists, BadUsage
+from datamon.errors import BadUsage, WrongState
 from datamon.model import Contributor
 from datamon.stores import Context, open_context
 
@@ -60,6 +60,8 @@ class Settings:
         if not store:
             stack = running_stack(home)
             store = stack.store if stack else str(home / "store")
+        elif "://" not in store:
+            store = str(Path(store).expanduser().absolute())
         return cls(
             home=home,
             store=store,
@@ -88,13 +90,16 @@ def holding_stack(home: Path) -> Iterator[Path]:
     """Be the one stack of a home folder; gives the file to announce it in, which is gone afterwards."""
     home.mkdir(parents=True, exist_ok=True)
     announcement = home / "stack.json"
-    lock = (home / "up.lock").open("ab")
+    lock = (home / "up.lock").open("a+b")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
         raise stack_exists(home) from None
     _held.append(lock)  # never closed: it is the end of the process that others wait for
+    lock.truncate(0)
+    lock.write(b"%d" % os.getpid())
+    lock.flush()
     announcement.unlink(missing_ok=True)
     try:
         yield announcement
@@ -102,9 +107,17 @@ def holding_stack(home: Path) -> Iterator[Path]:
         announcement.unlink(missing_ok=True)
 
 
-def stack_exists(home: Path) -> AlreadyExists:
+def stack_exists(home: Path) -> WrongState:
     """The refusal to start a second stack."""
-    return AlreadyExists("stack", str(home), "stop it with `datamon down`, or set another DATAMON_HOME")
+    return WrongState("the stack of", str(home), "running", "stop it with `datamon down`, or set another DATAMON_HOME")
+
+
+def stack_pid(home: Path) -> int | None:
+    """The process that is the stack of this home folder, be it ready or on its way up or down."""
+    try:
+        return int((home / "up.lock").read_bytes()) if is_held(home) else None
+    except (OSError, ValueError):
+        return None
 
 
 def is_held(home: Path) -> bool:
@@ -112,7 +125,7 @@ def is_held(home: Path) -> bool:
     try:
         with (home / "up.lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except BlockingIOError:
         return True

@@ -44,7 +44,7 @@ class _Lazy(click.Group):
 @click.version_option(__version__, prog_name="datamon")
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 def datamon(**_: Any) -> None:
-    r"""Many machines upload, one immutable bundle comes out.
+    """Many machines upload, one immutable bundle comes out.
 
     \b
     datamon up --detach
@@ -52,7 +52,7 @@ def datamon(**_: Any) -> None:
     diamond=$(datamon diamond initialize --repo weather)
     datamon diamond add --repo weather --diamond $diamond --path /data/part1
     datamon diamond commit --repo weather --diamond $diamond --message March
-    """
+    """  # noqa: D301 - the backspace keeps click from joining the lines
 
 
 def main() -> NoReturn:
@@ -62,8 +62,14 @@ def main() -> NoReturn:
     in five did so on a busy machine. All we hold is released by now; what was printed is flushed here.
     """
     code = _run()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except BrokenPipeError:  # the reader of our output has seen enough
+            pass
+        except OSError:
+            code = code or 1
     os._exit(code)
 
 
@@ -75,12 +81,21 @@ def _run() -> int:
         if "--debug" in sys.argv[1:2]:
             traceback.print_exc()
         return _fail(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.UsageError as error:
+        hint = f"; see `{error.ctx.command_path} --help`" if error.ctx else ""
+        return _fail(error.format_message().rstrip(".") + hint, error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:
         return 0
+    except OSError as error:
+        about = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{about}{(error.strerror or str(error)).lower()}", 1)
     except Exception as error:  # noqa: BLE001 - a bug of ours; the exit code must say so all the same
         traceback.print_exc()
         return _fail(f"this is a bug: {error!r}", 1)

@@ -12,6 +12,7 @@ Whatever goes wrong is raised as one of `datamon.errors`, also when it happened 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -24,6 +25,7 @@ from temporalio.client import (
     WorkflowFailureError,
     WorkflowHandle,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
@@ -31,12 +33,22 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.spark import Progress
 from activities.wire import from_wire
-from datamon import catalog
-from datamon.errors import AlreadyExists, BadUsage, DatamonError, Failed, NoWorker, SplitFailed, WrongState
+from datamon import catalog, model
+from datamon.errors import (
+    AlreadyExists,
+    BadUsage,
+    DatamonError,
+    Failed,
+    NotFound,
+    NoWorker,
+    ServerUnreachable,
+    SplitFailed,
+    WrongState,
+)
 from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, new_id, plain_text, repo_name, split_id
-from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState, instant
+from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState
 from datamon.settings import Settings
-from starter.connect import connect, need_worker
+from starter.connect import connect, gist, need_worker
 from workflows.diamond import ASK_AGAIN, DiamondWorkflow
 from workflows.messages import (
     AddSplit,
@@ -89,25 +101,13 @@ class Repos:
 
     async def create(self, repo: str, description: str = "") -> Repo:
         """Make a repo, once."""
-        made = new_repo(repo, description, self._datamon.settings)
-        await asyncio.to_thread(catalog.create_repo, self._datamon.context, made)
-        return made
+        context, contributor = self._datamon.context, self._datamon.settings.contributor
+        name, now = repo_name(repo), time.time_ns()
+        return await asyncio.to_thread(catalog.create_repo, context, name, description, contributor, now)
 
     async def list(self) -> list[Repo]:
         """All repos, by name."""
         return await asyncio.to_thread(lambda: list(catalog.repos(self._datamon.context)))
-
-
-def new_repo(repo: str, description: str, settings: Settings) -> Repo:
-    """A repo's descriptor, made now."""
-    import time
-
-    return Repo(
-        name=repo_name(repo),
-        description=plain_text("description", description),
-        contributor=settings.contributor,
-        created=instant(time.time_ns()),
-    )
 
 
 class Diamonds:
@@ -151,7 +151,9 @@ class Diamonds:
             raise from_wire(error) from error
         finally:
             await asyncio.gather(start.workflow_handle(), return_exceptions=True)
-        return Diamond(datamon, record.repo, record.diamond)
+        opened = Diamond(datamon, record.repo, record.diamond)
+        await opened.need_same_store()
+        return opened
 
     def get(self, repo: str, diamond: str) -> Diamond:
         """A diamond that was opened before."""
@@ -178,6 +180,19 @@ class Diamond:
     def handle(self) -> WorkflowHandle[DiamondWorkflow, Any]:
         """The workflow, whichever run of it is the current one."""
         return self._datamon.client.get_workflow_handle_for(DiamondWorkflow.run, diamond_workflow(self.repo, self.id))
+
+    async def need_same_store(self) -> None:
+        """The worker has its store from its own environment. Where that is another one, say so and undo."""
+        try:
+            await self.described()
+        except NotFound:
+            await self.cancel("its client uses another store")
+            where = f"the worker does not use the store {self._datamon.settings.store}"
+            raise Failed(f"{where}; set DATAMON_STORE, or TEMPORAL_ADDRESS, as for the worker") from None
+
+    async def described(self) -> model.Diamond:
+        """The diamond as published in the store."""
+        return await asyncio.to_thread(catalog.get_diamond, self._datamon.context, self.repo, self.id)
 
     async def status(self) -> DiamondStatus:
         """The diamond in numbers, from the workflow itself."""
@@ -211,6 +226,7 @@ class Diamond:
             )
             for path in paths
         ]
+        await self.described()
         await need_worker(self._datamon.client, TASK_QUEUE, queue)
         try:
             for start in range(0, len(adds), BATCH):
@@ -242,7 +258,9 @@ class Diamond:
         splits: int | None = None,
     ) -> CommitAnswer:
         """Make the bundle of all done splits. With `wait`, once as many as asked for were added and all ended."""
-        words = plain_text("message", message)
+        words = plain_text("message", message).strip()
+        if not words:
+            raise BadUsage("the message is empty; say in a sentence what this version is")
         request = CommitRequest(new_id(), words, mode, order, wait, splits)
         answer: CommitAnswer = await self._ask(DiamondWorkflow.commit, request, "it cannot be committed any more")
         return answer
@@ -265,6 +283,9 @@ class Diamond:
                 if isinstance(error.cause, ApplicationError) and error.cause.type in _LET_GO:
                     continue
                 raise from_wire(error) from error
+            except WorkflowUpdateRPCTimeoutOrCancelledError:
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise asyncio.CancelledError from None
             except RPCError as error:
                 raise await self.explained(error, refused) from error
 
@@ -272,8 +293,9 @@ class Diamond:
         """Why the workflow did not answer, in the words of the store."""
         if error.status is not RPCStatusCode.NOT_FOUND:
             busy = error.status in (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
-            return NoWorker(TASK_QUEUE) if busy else Failed(f"Temporal: {error.message}")
-        diamond = await asyncio.to_thread(catalog.get_diamond, self._datamon.context, self.repo, self.id)
+            address = self._datamon.client.service_client.config.target_host
+            return NoWorker(TASK_QUEUE) if busy else ServerUnreachable(address, gist(error))
+        diamond = await self.described()
         if diamond.state.ended:
             return WrongState("diamond", self.id, diamond.state, refused)
         return Failed(f"diamond {self.id} is {diamond.state} in the store, but this Temporal server does not know it")
@@ -296,6 +318,8 @@ class Split:
         await self._until_started()
         try:
             return await self.handle.result()
+        except RPCError as error:
+            raise await self._diamond.explained(error) from error
         except WorkflowFailureError as error:
             known = await self._status()
             raise SplitFailed(self.id, known.reason or str(from_wire(error))) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import cache
 from typing import Any
 
 from temporalio.api.enums.v1 import TaskQueueType
@@ -17,9 +18,10 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError
 
-from datamon.errors import Failed, NoWorker, ServerUnreachable
+from datamon.errors import BadUsage, Failed, NoWorker, ServerUnreachable
 from datamon.settings import Settings, running_stack
 from workflows.names import SEARCH_ATTRIBUTES, TASK_QUEUE
 
@@ -29,7 +31,10 @@ WORKER_SECONDS = 2
 
 def target(settings: Settings) -> dict[str, Any]:
     """What `Client.connect` is to be called with."""
-    config: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
+    try:
+        config: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadUsage(f"Temporal's configuration cannot be used: {error}") from error
     stack = running_stack(settings.home)
     chosen = os.environ.get("TEMPORAL_ADDRESS") or os.environ.get("TEMPORAL_PROFILE")
     if stack is not None and not chosen:
@@ -43,17 +48,26 @@ async def connect(settings: Settings) -> Client:
     """A client of the server that these settings lead to."""
     config = target(settings)
     try:
-        return await asyncio.wait_for(Client.connect(**config), CONNECT_SECONDS)
+        client = await asyncio.wait_for(Client.connect(**config, runtime=quiet_runtime()), CONNECT_SECONDS)
+        await has_worker(client, TASK_QUEUE)  # the first call that needs the namespace
+        return client
     except TimeoutError:
         raise ServerUnreachable(config["target_host"]) from None
     except (RuntimeError, RPCError) as error:
-        raise ServerUnreachable(config["target_host"], _gist(error)) from error
+        raise ServerUnreachable(config["target_host"], gist(error)) from error
+
+
+@cache
+def quiet_runtime() -> Runtime:
+    """Temporal's client without its own log on the terminal: what it has to say is raised as well."""
+    quiet = LoggingConfig(filter=TelemetryFilter(core_level="OFF", other_level="OFF"))
+    return Runtime(telemetry=TelemetryConfig(logging=quiet))
 
 
 async def answers(address: str) -> bool:
     """Whether a Temporal server answers at an address, with the default namespace there."""
     try:
-        client = await asyncio.wait_for(Client.connect(address), CONNECT_SECONDS)
+        client = await asyncio.wait_for(Client.connect(address, runtime=quiet_runtime()), CONNECT_SECONDS)
         await has_worker(client, TASK_QUEUE)
     except (RuntimeError, RPCError, TimeoutError):
         return False
@@ -91,6 +105,7 @@ async def need_search_attributes(client: Client) -> None:
         raise Failed(f"namespace {client.namespace!r} lacks search attributes; register them with `{command}`")
 
 
-def _gist(error: Exception) -> str:
+def gist(error: Exception) -> str:
+    """What a network error comes down to."""
     text = str(error).lower()
-    return next((known for known in ("connection refused", "dns error", "certificate") if known in text), str(error))
+    return next((known for known in ("connection refused", "dns error", "certificate") if known in text), text)

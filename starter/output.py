@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
-if TYPE_CHECKING:
-    from rich.console import Console
+Command = TypeVar("Command", bound=Callable[..., Any])
 
-FORMATS = ("table", "json")
+_NUMBERS = frozenset({"FILES", "BYTES", "SIZE", "CONFLICTS"})
+_FORMATS = ("table", "json", "yaml")
 
-format_option = click.option(
-    "--format", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print the result."
-)
+
+def format_option(command: Command) -> Command:
+    """`--format`, for listings."""
+    return _format("table")(command)
+
+
+def one_format_option(command: Command) -> Command:
+    """`--format`, for one thing; its table is the YAML that people read."""
+    return _format("yaml")(command)
+
+
+def _format(default: str) -> Callable[[Command], Command]:
+    about = "How to print the result."
+    return click.option("--format", type=click.Choice(_FORMATS), default=default, show_default=True, help=about)
 
 
 def say(text: str) -> None:
@@ -32,15 +42,15 @@ def print_json(value: Any) -> None:
 def print_listing(
     items: Iterable[Any], format: str, columns: Sequence[str], row: Callable[[Any], Sequence[object]]
 ) -> None:
-    """Many things: an array in JSON, a line each in a table."""
-    if format == "json":
-        print_json(list(items))
-    else:
+    """Many things: an array in JSON or YAML, a line each in a table."""
+    if format == "table":
         _print_table(columns, (row(item) for item in items))
+    else:
+        print_one(list(items), format)
 
 
 def print_one(item: Any, format: str) -> None:
-    """One thing: an object in JSON, else as the YAML that lies in the store."""
+    """One thing: an object in JSON, else YAML as it lies in the store."""
     from datamon.descriptors import to_yaml
 
     if format == "json":
@@ -50,21 +60,24 @@ def print_one(item: Any, format: str) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns as wide as they need to be: an id that is cut off to fit a terminal is of no use."""
+    from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style=None)
     for column in columns:
-        table.add_column(column, justify="right" if column in ("FILES", "BYTES", "SIZE", "CONFLICTS") else "left")
+        table.add_column(column, justify="right" if column in _NUMBERS else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row))
-    _console().print(table)
+        table.add_row(*("" if value is None else visible(str(value)) for value in row))
+    console = Console(width=100_000, markup=False, highlight=False, emoji=False, color_system=None)
+    with console.capture() as printed:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    wide = None if sys.stdout.isatty() else 10_000  # a pipe has no edge to wrap at
-    return Console(width=wide, markup=False, highlight=False, emoji=False)
+def visible(text: str) -> str:
+    """Text that stays on its line and cannot command the terminal."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def seconds(text: str | None) -> str:

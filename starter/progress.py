@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def upload_bar(title: str) -> Iterator[Callable[[Progress | None], None] | None]:
+def upload_bar() -> Iterator[Callable[[Progress | None], None] | None]:
     """A bar for an upload, moved by calling what it gives with the newest progress; None where nobody looks."""
     with _bar() as bar:
         if bar is None:
             yield None
             return
-        task = bar.add_task(title, total=None, files="waiting")
+        task = bar.add_task("upload", total=None, files="waiting")
 
         def show(progress: Progress | None) -> None:
             if progress is not None and progress.all_parts:
@@ -40,7 +40,7 @@ def download_bar(bundle: Bundle) -> Iterator[Callable[[Entry], None]]:
         if bar is None:
             yield lambda _: None
             return
-        task = bar.add_task(bundle.id, total=max(bundle.bytes, 1), files="")
+        task = bar.add_task("download", total=max(bundle.bytes, 1), files="")
         done = 0
 
         def show(entry: Entry) -> None:
@@ -57,15 +57,14 @@ def _bar() -> Iterator[Bar | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         TextColumn("{task.fields[files]}"),
         DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield bar

@@ -94,7 +94,9 @@ class DirectoryStore:
         try:
             with os.scandir(self.root / folder) as found:
                 listing = [(item.name, item.is_dir()) for item in found if folder or item.name != _PRIVATE]
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if self.root.is_file():
+                raise self._unreachable(error) from error
             return []
         except OSError as error:
             raise self._unreachable(error) from error

@@ -8,12 +8,12 @@ import click
 
 from datamon import catalog
 from datamon.download import bundle_entries, download
-from datamon.errors import BadUsage
+from datamon.errors import BadUsage, counted
 from datamon.ids import BundleId, RepoName
 from datamon.names import prefixed
 from datamon.settings import Settings
 from starter.commands.options import bundle_option, repo_option
-from starter.output import amount, format_option, print_listing, print_one, say, seconds
+from starter.output import amount, format_option, one_format_option, print_listing, print_one, say, seconds
 from starter.progress import download_bar
 
 
@@ -66,7 +66,7 @@ def list_files(repo: RepoName, bundle: BundleId, prefix: str, format: str) -> No
 @bundle.command()
 @repo_option()
 @bundle_option()
-@format_option
+@one_format_option
 def get(repo: RepoName, bundle: BundleId, format: str) -> None:
     """Show one bundle.
 
@@ -88,4 +88,4 @@ def download_bundle(repo: RepoName, bundle: BundleId, destination: Path) -> None
     found = catalog.get_bundle(context, repo, bundle)
     with download_bar(found) as show:
         download(context, found, destination, show)
-    say(f"{found.files:,} files, {amount(found.bytes)} in {destination}")
+    say(f"{counted(found.files, 'file')}, {amount(found.bytes)} in {destination}")

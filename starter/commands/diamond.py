@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from datamon import catalog
-from datamon.errors import BadUsage, SourceMissing, SourceUnreadable
-from datamon.ids import DiamondId, RepoName, SplitId
-from datamon.model import ConflictMode, Order
+from datamon.errors import BadUsage, SourceMissing, SourceUnreadable, counted, quoted
+from datamon.ids import DiamondId, RepoName, SplitId, new_id
+from datamon.model import ConflictMode, Order, SplitState
 from datamon.settings import Settings
-from starter.commands.options import Command, diamond_option, repo_option, split_option
-from starter.output import amount, format_option, print_listing, print_one, say, seconds
+from starter.commands.options import diamond_option, repo_option, split_option
+from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, say, seconds
 
 if TYPE_CHECKING:
     from starter.client import Split
@@ -111,8 +113,10 @@ def _add(
         from starter.client import Datamon, SplitOptions
 
         async with await Datamon.connect() as datamon:
-            options = SplitOptions(split, create, split_tag, skip_on_error)
-            added = await datamon.diamonds.get(repo, diamond).add(path, options)
+            chosen = split or new_id()
+            options = SplitOptions(chosen, create or split is None, split_tag, skip_on_error)
+            with _on_interrupt(f"split {chosen} may have been accepted; `datamon diamond split list` shows it if so"):
+                added = await datamon.diamonds.get(repo, diamond).add(path, options)
             click.echo(added.id)
             sys.stdout.flush()  # a restarted container needs it even if we are killed now
             if not detach:
@@ -151,20 +155,21 @@ async def _watched(split: Split) -> SplitReport:
     from starter.progress import upload_bar
 
     result = asyncio.ensure_future(split.result())
-    with upload_bar(split.id) as show:
+    with upload_bar() as show:
         while show is not None and not (await asyncio.wait([result], timeout=0.5))[0]:
             show(await split.progress())
         return await result
 
 
 def _tell(report: SplitReport, path: str) -> None:
-    say(f"split {report.split}: {report.files:,} files, {amount(report.bytes)}, {amount(report.stored)} newly stored")
+    sizes = f"{amount(report.bytes)}, {amount(report.stored)} newly stored"
+    say(f"split {report.split}: {counted(report.files, 'file')}, {sizes}")
     for name in report.reserved:
         say(f"skipped {name}: it is datamon's own")
     if report.skipped:
-        say(f"skipped {report.skipped:,} files that cannot be uploaded")
+        say(f"skipped {counted(report.skipped, 'thing')} that cannot be uploaded")
     if not report.files:
-        say(f"{path!r} holds no files, so the split is empty")
+        say(f"{quoted(path)} holds no files, so the split is empty")
 
 
 @split.command(name="list")
@@ -213,13 +218,18 @@ def list_diamonds(repo: RepoName, format: str) -> None:
 @diamond.command()
 @repo_option()
 @diamond_option()
-@format_option
+@one_format_option
 def get(repo: RepoName, diamond: DiamondId, format: str) -> None:
-    """Show one diamond.
+    """Show one diamond, with its splits by state.
 
     Example: datamon diamond get --repo weather --diamond $diamond --format json
     """
-    print_one(catalog.get_diamond(Settings.load().context(), repo, diamond), format)
+    context = Settings.load().context()
+    found = catalog.get_diamond(context, repo, diamond)
+    if not found.state.ended:  # its own counts are of its last change of state
+        states = Counter(split.state for split in catalog.splits(context, repo, diamond))
+        found = replace(found, splits={state: states[state] for state in SplitState})
+    print_one(found, format)
 
 
 _MODES = {
@@ -241,7 +251,13 @@ def _mode_options(command: Command) -> Command:
 @diamond_option()
 @click.option("--message", required=True, help="What this version is, in a sentence.")
 @_mode_options
-@click.option("--order", type=click.Choice(list(Order)), default=Order.UPLOADED, help="What makes a version later.")
+@click.option(
+    "--order",
+    type=click.Choice([order.value for order in Order]),
+    default=Order.UPLOADED.value,
+    show_default=True,
+    help="What makes a version later.",
+)
 @click.option("--wait", is_flag=True, help="Wait for running splits to end first.")
 @click.option("--splits", type=click.IntRange(1), default=None, help="Refuse to commit fewer done splits than this.")
 @format_option
@@ -275,11 +291,13 @@ def commit(
                 answer = await datamon.diamonds.get(repo, diamond).commit(
                     message, chosen[0] if chosen else ConflictMode.KEEP, Order(order), wait=wait, splits=splits
                 )
-        if format == "json":
-            print_one(answer, format)
-        else:
+        if format == "table":
             click.echo(answer.bundle)
-        say(f"bundle {answer.bundle}: {answer.files:,} files, {amount(answer.bytes)}, {answer.conflicts:,} conflicts")
+        else:
+            print_one(answer, format)
+        kept = "checkpoint" if chosen == [ConflictMode.CHECKPOINTS] else "conflict"
+        among = f"{counted(answer.conflicts, kept)} among them" if answer.conflicts else f"no {kept}s"
+        say(f"bundle {answer.bundle}: {counted(answer.files, 'file')}, {amount(answer.bytes)}, {among}")
         for left in answer.left_out:
             say(f"left out split {left.id}: {left.reason}")
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
 from datamon.ids import bundle_id, diamond_id, repo_name, split_id
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+from starter.output import Command
 
 
 def _id(*names: str, check: Callable[[str], str], required: bool, about: str) -> Callable[[Command], Command]:

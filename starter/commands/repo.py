@@ -8,7 +8,6 @@ import click
 
 from datamon import catalog
 from datamon.ids import RepoName
-from datamon.model import Repo, instant
 from datamon.settings import Settings
 from starter.commands.options import repo_option
 from starter.output import format_option, print_listing, say, seconds
@@ -28,8 +27,7 @@ def create(repo: RepoName, description: str) -> None:
     Example: datamon repo create --repo weather --description "Daily weather"
     """
     settings = Settings.load()
-    made = Repo(name=repo, description=description, contributor=settings.contributor, created=instant(time.time_ns()))
-    catalog.create_repo(settings.context(), made)
+    catalog.create_repo(settings.context(), repo, description, settings.contributor, time.time_ns())
     click.echo(repo)
     say(f"repo {repo} is in {settings.store}")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from datamon.errors import Failed, ServerUnreachable
-from datamon.settings import Settings, Stack, holding_stack, is_held, running_stack, stack_exists
-from starter.output import format_option, print_one, say
+from datamon.settings import Settings, Stack, holding_stack, is_held, running_stack, stack_exists, stack_pid
+from starter.output import one_format_option, print_one, say
 
 START_SECONDS = 30
 DETACH_SECONDS = 90
@@ -71,6 +71,8 @@ async def _serve_until(
     client = await Client.connect(stack.address, identity=f"{os.getpid()}@{settings.host}")
     async with serving(client, settings):
         await need_worker(client, TASK_QUEUE, host_queue(settings.host), patience=START_SECONDS)
+        if stop.is_set():
+            return
         fresh = announcement.with_suffix(".new")
         fresh.write_bytes(msgspec.json.encode(stack))
         fresh.replace(announcement)
@@ -109,10 +111,26 @@ def _detached(settings: Settings, port: int | None, ui_port: int | None) -> Stac
     command += ["--ui-port", str(ui_port)] if ui_port else []
     settings.home.mkdir(parents=True, exist_ok=True)
     log_path = settings.home / "up.log"
+    environment = os.environ | {"DATAMON_HOME": str(settings.home), "DATAMON_STORE": settings.store}
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=settings.home
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=settings.home,
+            env=environment,
         )
+    try:
+        return _until_up(settings, process, log_path)
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+
+
+def _until_up(settings: Settings, process: subprocess.Popen[bytes], log_path: Path) -> Stack:
     deadline = time.monotonic() + DETACH_SECONDS
     while time.monotonic() < deadline:
         stack = running_stack(settings.home)
@@ -133,15 +151,15 @@ def down() -> None:
     Example: datamon down
     """
     home = Settings.load().home
-    stack = running_stack(home)
-    if stack is None:
+    pid = stack_pid(home)
+    if pid is None:
         say(f"nothing runs from {home}")
         return
-    os.kill(stack.pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + DOWN_SECONDS
     while is_held(home):
         if time.monotonic() > deadline:
-            raise Failed(f"process {stack.pid} did not stop within {DOWN_SECONDS} s; {home / 'up.log'} may say why")
+            raise Failed(f"process {pid} did not stop within {DOWN_SECONDS} s; {home / 'up.log'} may say why")
         time.sleep(0.05)
     say("stopped")
 
@@ -160,37 +178,40 @@ def worker(queues: tuple[str, ...]) -> None:
 async def _worker(settings: Settings, queues: list[str]) -> None:
     from starter.connect import connect, need_search_attributes
     from worker.service import serving
+    from workflows.names import TASK_QUEUE, host_queue
 
     stop = _stop_event()
     client = await connect(settings)
     await need_search_attributes(client)
-    async with serving(client, settings, queues or None):
-        say(f"serving {', '.join(queues) or 'datamon'} at {client.service_client.config.target_host}")
+    queues = queues or [TASK_QUEUE, host_queue(settings.host)]
+    async with serving(client, settings, queues):
+        say(f"serving {' and '.join(queues)} at {client.service_client.config.target_host}")
         await stop.wait()
 
 
 @click.command()
-@format_option
+@one_format_option
 def status(format: str) -> None:
     """Show what this command would talk to, and whether it answers. Exits with 6 if no server does.
 
     Example: datamon status --format json
     """
-    told = asyncio.run(_status(Settings.load()))
+    told, unreachable = asyncio.run(_status(Settings.load()))
     print_one(told, format)
-    if not told["answers"]:
-        raise ServerUnreachable(str(told["address"]))
+    if unreachable is not None:
+        raise unreachable
 
 
-async def _status(settings: Settings) -> dict[str, object]:
+async def _status(settings: Settings) -> tuple[dict[str, object], ServerUnreachable | None]:
     from starter.connect import connect, has_worker, target
     from workflows.names import TASK_QUEUE, host_queue
 
     stack = running_stack(settings.home)
+    address = target(settings)["target_host"]
     told: dict[str, object] = {
-        "address": target(settings)["target_host"],
+        "address": address,
         "answers": True,
-        "ui": stack.ui if stack else None,
+        "ui": stack.ui if stack and stack.address == address else None,
         "store": settings.store,
         "home": str(settings.home),
         "workers": {},
@@ -198,6 +219,6 @@ async def _status(settings: Settings) -> dict[str, object]:
     try:
         client = await connect(settings)
         told["workers"] = {queue: await has_worker(client, queue) for queue in (TASK_QUEUE, host_queue(settings.host))}
-    except ServerUnreachable:
-        told["answers"] = False
-    return told
+    except ServerUnreachable as error:
+        return told | {"answers": False}, error
+    return told, None

@@ -1,6 +1,7 @@
 """Wrong input, from the command line: one clear sentence, the right exit code, and nothing half-written."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -124,8 +125,8 @@ def test_an_unreadable_file_fails_the_split_or_is_skipped(stack, where, files):
     (source / "b").chmod(0)
     assert f"cannot read '{source}/b': permission denied" in failed_add(stack, where, str(source))
     skipped = stack.run("diamond", "add", *where, "--path", str(source), "--skip-on-error")
-    assert "1 files" in skipped.stderr
-    assert "skipped 1 files" in skipped.stderr
+    assert "1 file," in skipped.stderr
+    assert "skipped 1 thing that cannot be uploaded" in skipped.stderr
 
 
 def test_an_empty_source_is_an_empty_split_and_said_so(stack, where, files):
@@ -141,7 +142,7 @@ def test_a_name_that_is_not_utf_8(stack, where, files):
     source = files("source", {"good": "1"})
     Path(os.fsdecode(os.fsencode(source) + b"/bad\xff")).write_text("x")
     said = failed_add(stack, where, source)
-    assert "'bad\\\\xff'" in said
+    assert "'bad\\xff'" in said
     assert "not UTF-8" in said
 
 
@@ -154,7 +155,7 @@ def test_commit_with_no_done_split(stack, where):
 def test_commit_with_fewer_splits_than_asked_for(stack, where, source):
     stack("diamond", "add", *where, "--path", source)
     said = stack.refused("diamond", "commit", *where, "--message", "m", "--splits", "2", exit_code=4)
-    assert "has 1 done splits, fewer than the 2 asked for" in said
+    assert "has 1 done split, fewer than the 2 asked for" in said
 
 
 def test_nothing_follows_a_commit(stack, where, source, diamond):
@@ -195,11 +196,11 @@ def test_forbidden_conflicts_name_files_and_splits_and_leave_the_diamond_open(st
         path = files(f"p{number}", {"same": "s", "clash": f"{number}"})
         stack("diamond", "add", *where, "--path", path, "--split", f"node-{number}", "--create")
     said = stack.refused("diamond", "commit", *where, "--message", "m", "--no-conflicts", exit_code=5)
-    assert "1 files differ between splits" in said
+    assert "1 version would lose" in said
     assert "'clash' (splits node-1, node-2)" in said
     described = stack.json("diamond", "get", *where)
     assert described["state"] == "initialized"
-    assert "1 files differ" in described["reason"]
+    assert "1 version would lose" in described["reason"]
     assert stack.json("bundle", "list", *where[:2]) == []
     bundle = stack("diamond", "commit", *where, "--message", "m", "--ignore-conflicts")
     listed = stack.json("bundle", "list", "files", *where[:2], "--bundle", bundle)
@@ -221,6 +222,10 @@ def test_a_destination_that_holds_files_is_not_touched(stack, where, source, fil
     said = stack.refused("bundle", "download", *where[:2], "--bundle", bundle, "--destination", taken, exit_code=4)
     assert "is not empty" in said
     assert os.listdir(taken) == ["mine"]
+    said = stack.refused(
+        "bundle", "download", *where[:2], "--bundle", bundle, f"--destination={taken}/mine", exit_code=4
+    )
+    assert "is a file" in said
 
 
 def test_no_server(tmp_path, files):
@@ -241,9 +246,63 @@ def test_a_server_without_a_worker(stack, tmp_path, files, repo, where):
     assert "no worker serves the task queue 'datamon@elsewhere'" in said
 
 
+def test_text_that_is_not_utf_8(stack, where, source):
+    """As a terminal with another encoding sends it. Nothing gets stuck."""
+    latin = os.fsdecode(b"\xe9t\xe9")
+    for command in (
+        ("diamond", "commit", *where, "--message", latin),
+        ("diamond", "add", *where, "--path", source, "--split-tag", latin),
+        ("diamond", "initialize", *where[:2], "--tag", latin),
+        ("repo", "create", "--repo", "x", "--description", latin),
+    ):
+        assert "is not UTF-8" in stack.refused(*command, exit_code=2)
+    assert "the message is empty" in stack.refused("diamond", "commit", *where, "--message", " ", exit_code=2)
+
+
+def test_a_store_that_is_not_the_workers(stack, repo, tmp_path):
+    """Else the diamond would open where nobody looks for it."""
+    elsewhere = Command(stack.home, {"DATAMON_STORE": str(tmp_path / "other")})
+    elsewhere("repo", "create", "--repo", repo)
+    said = elsewhere.refused("diamond", "initialize", "--repo", repo, "--diamond", "lost", exit_code=1)
+    assert "the worker does not use the store" in said
+    assert stack.json("diamond", "get", "--repo", repo, "--diamond", "lost")["state"] == "canceled"
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ({"TEMPORAL_PROFILE": "nosuch"}, "Profile 'nosuch' not found"),
+        ({"DATAMON_CONTRIBUTOR": "a <b"}, "Name <email>"),
+        ({"DATAMON_HOME": "/dev/null"}, "/dev/null"),
+    ],
+)
+def test_an_environment_that_cannot_be_meant(tmp_path, setting, why):
+    command = Command(tmp_path, {"TEMPORAL_ADDRESS": "127.0.0.1:1"} | setting)
+    with command.popen("up" if "DATAMON_HOME" in setting else "status") as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode in (1, 2)
+    assert why in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_namespace_that_is_not_there(stack):
+    address = stack.json("status")["address"]
+    lost = Command(stack.home, {"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": "nosuch"})
+    assert "nosuch" in lost.run("status", exit_code=6).stderr
+
+
+def test_output_that_cannot_be_written(stack):
+    for redirect, code in (("> /dev/full", 1), (">&-", 0), ("| true", 0)):
+        script = f"set -o pipefail; datamon repo list --format json {redirect}; exit ${{PIPESTATUS[1]:-$?}}"
+        done = subprocess.run(["bash", "-c", script], env=stack.environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, redirect
+        assert "Traceback" not in done.stderr
+
+
 def test_a_store_that_is_no_store(tmp_path):
     command = Command(tmp_path, {"DATAMON_STORE": "gs://bucket"})
     assert "is not a store this datamon can use" in command.refused("repo", "list", exit_code=2)
     (tmp_path / "file").write_text("")
     command = Command(tmp_path, {"DATAMON_STORE": str(tmp_path / "file")})
-    assert "cannot use the store" in command.refused("repo", "create", "--repo", "r", exit_code=6)
+    for what in (("create", "--repo", "r"), ("list",)):
+        assert "cannot use the store" in command.refused("repo", *what, exit_code=6)

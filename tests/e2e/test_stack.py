@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 
-from datamon.settings import is_held, running_stack
+from datamon.settings import is_held, running_stack, stack_pid
 from starter.connect import need_search_attributes
 from tests.conftest import Command
 
@@ -103,7 +103,7 @@ def test_taken_ports_are_no_obstacle(command):
 
 def test_one_stack_a_home(stack):
     for flags in ((), ("--detach",)):
-        assert "already exists; stop it with `datamon down`" in stack.refused("up", *flags, exit_code=4)
+        assert "is running: stop it with `datamon down`" in stack.refused("up", *flags, exit_code=4)
 
 
 def test_down_with_nothing_running(command):
@@ -157,6 +157,42 @@ def test_a_signal_in_the_middle_of_the_start_leaves_nothing(command):
     assert "Traceback" not in err
     assert processes_of(command.home) == {}
     assert not is_held(command.home)
+
+
+def test_down_while_it_is_still_starting(command):
+    up = command.popen("up")
+    until(lambda: stack_pid(command.home))
+    command("down")
+    up.communicate(timeout=30)
+    assert processes_of(command.home) == {}
+
+
+def test_a_home_and_a_store_may_be_named_from_here(tmp_path):
+    command = Command(Path("here"), {"DATAMON_STORE": "there"})
+    at = {"cwd": tmp_path}
+    assert command.popen("up", "--detach", **at).wait() == 0
+    try:
+        assert command.popen("repo", "create", "--repo", "r", **at).wait() == 0
+        assert command.popen("diamond", "initialize", "--repo", "r", **at).wait() == 0
+        assert (tmp_path / "there" / "metadata" / "repos" / "r").is_dir()
+    finally:
+        assert command.popen("down", **at).wait() == 0
+
+
+def test_a_command_that_waits_says_that_the_server_has_gone(command, tmp_path):
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(400 << 30)
+    command("up", "--detach")
+    repo = command("repo", "create", "--repo", "r")
+    where = ("--repo", repo, "--diamond", command("diamond", "initialize", "--repo", repo))
+    add = command.popen("diamond", "add", *where, "--path", str(tmp_path / "large"))
+    assert add.stdout.readline()
+    command("down")
+    _, err = add.communicate(timeout=100)
+    assert add.returncode == 6
+    assert "no Temporal server at" in err
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in (command.home / "up.log").read_text()
 
 
 def test_a_killed_stack_leaves_no_server_and_its_work_goes_on(command, tmp_path):

@@ -1,5 +1,6 @@
 """The way of a user through the command, on the real server and real Spark."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -33,7 +34,7 @@ def test_three_parallel_uploads_become_one_bundle(stack, repo, files, tmp_path):
     committed = stack.run("diamond", "commit", *where, "--message", "Diamond constructed")
     bundle = committed.stdout.strip()
     assert "7 files" in committed.stderr
-    assert "2 conflicts" in committed.stderr
+    assert "2 conflicts among them" in committed.stderr
 
     stack("bundle", "download", "--repo", repo, "--bundle", bundle, "--destination", str(tmp_path / "out"))
     found = tree(tmp_path / "out")
@@ -153,3 +154,49 @@ def test_ctrl_c_leaves_the_split_running_and_says_so(stack, repo, tmp_path):
     stack("diamond", "cancel", *where)
     [ended] = stack.json("diamond", "split", "list", *where)
     assert (ended["id"], ended["state"], ended["reason"]) == (split, "failed", "canceled by the user")
+
+
+def test_the_order_of_adding_decides_if_asked_to(stack, repo, files):
+    first, second = files("p1", {"f": "first"}), files("p2", {"f": "second"})
+    diamond = stack("diamond", "initialize", "--repo", repo)
+    where = ("--repo", repo, "--diamond", diamond)
+    for path in (first, second):
+        stack("diamond", "add", *where, "--path", path)
+    done = stack.run("diamond", "commit", *where, "--message", "m", "--order", "added", "--with-checkpoints")
+    assert "1 checkpoint among them" in done.stderr
+    described = stack.json("bundle", "get", "--repo", repo, "--bundle", done.stdout.strip())
+    assert (described["diamond"]["order"], described["checkpoints"]) == ("added", 1)
+
+
+async def test_ctrl_c_leaves_a_commit_waiting_and_another_one_takes_over(stack, datamon, repo, files):
+    diamond = await datamon.diamonds.initialize(repo)
+    where = ("--repo", repo, "--diamond", diamond.id)
+    stack("diamond", "add", *where, "--path", files("p", {"a": "1"}))
+    with stack.popen("diamond", "commit", *where, "--message", "m", "--wait", "--splits", "50") as commit:
+        while not (await diamond.status()).committing:  # noqa: ASYNC110 - it is another process
+            await asyncio.sleep(0.05)
+        commit.send_signal(signal.SIGINT)
+        _, err = commit.communicate(timeout=30)
+    assert commit.returncode == 130
+    assert "a commit that was accepted goes on" in err
+    assert "Traceback" not in err
+    assert stack("diamond", "commit", *where, "--message", "now")
+
+
+def test_a_file_name_cannot_break_a_table_or_command_the_terminal(stack, repo, files):
+    names = ["[red]x[/red]", "a b", "esc\x1b[31mred", "two\nlines"]
+    bundle = make_bundle(stack, repo, files("odd", dict.fromkeys(names, "")))
+    lines = stack("bundle", "list", "files", "--repo", repo, "--bundle", bundle).splitlines()
+    assert [line.rsplit(maxsplit=2)[0] for line in lines] == [
+        "NAME",
+        "[red]x[/red]",
+        "a b",
+        "esc\\x1b[31mred",
+        "two\\nlines",
+    ]
+
+
+def test_counts_of_an_open_diamond_are_those_of_now(stack, repo, files):
+    where = ("--repo", repo, "--diamond", stack("diamond", "initialize", "--repo", repo))
+    stack("diamond", "add", *where, "--path", files("p", {"a": "1"}))
+    assert stack.json("diamond", "get", *where)["splits"] == {"running": 0, "done": 1, "failed": 0}

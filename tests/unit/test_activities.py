@@ -21,7 +21,7 @@ from datamon.errors import (
     StoreUnreachable,
 )
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.model import ConflictMode, Contributor, Diamond, DiamondState, Order, Repo, Split, SplitState, TakenSplit
+from datamon.model import ConflictMode, Contributor, Diamond, DiamondState, Order, Split, SplitState, TakenSplit
 from datamon.plan import Source
 from datamon.stores import open_context
 
@@ -31,7 +31,7 @@ R, D, S, ADA = RepoName("r"), DiamondId("d"), SplitId("s"), Contributor("Ada")
 @pytest.fixture
 def context(tmp_path):
     context = open_context(str(tmp_path / "store"))
-    catalog.create_repo(context, Repo(name=R, description="", contributor=ADA, created="c"))
+    catalog.create_repo(context, R, "", ADA, 0)
     return context
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from datamon.errors import AlreadyExists, BadUsage
+from datamon.errors import BadUsage, WrongState
 from datamon.model import Contributor
 from datamon.settings import Settings, Stack, holding_stack, is_held, running_stack
 
@@ -55,7 +55,7 @@ def test_a_running_stack_is_found_with_its_store(tmp_path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert running_stack(tmp_path) == stack
         assert Settings.load({"DATAMON_HOME": str(tmp_path)}).store == "/its/store"
-        with pytest.raises(AlreadyExists, match="datamon down"), holding_stack(tmp_path):
+        with pytest.raises(WrongState, match="datamon down"), holding_stack(tmp_path):
             pass
     assert not is_held(tmp_path)
 

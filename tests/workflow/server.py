@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 
 from temporalio.testing import WorkflowEnvironment
 
-from datamon import catalog
-from starter.client import Datamon, new_repo
+from starter.client import Datamon
 from starter.connect import need_worker
 from tests.conftest import BIN, Command
 from worker.service import METADATA_AT_ONCE, SPARK_JOBS_AT_ONCE, build_workers
@@ -31,5 +30,5 @@ async def impatient_server(home, events, spark):
             async with shared, local:
                 await need_worker(server.client, *queues, patience=30)
                 datamon = Datamon(server.client, settings)
-                catalog.create_repo(datamon.context, new_repo("r", "", settings))
+                await datamon.repos.create("r")
                 yield datamon
