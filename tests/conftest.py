@@ -56,8 +56,8 @@ class Command:
             **options,
         )
 
-    def run(self, *args, exit_code=0):
-        with self.popen(*args) as process:
+    def run(self, *args, exit_code=0, **options):
+        with self.popen(*args, **options) as process:
             out, err = process.communicate(timeout=100)
         assert process.returncode == exit_code, f"{args} ended with {process.returncode}\n{out}\n{err}"
         return subprocess.CompletedProcess(args, process.returncode, out, err)

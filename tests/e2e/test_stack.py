@@ -169,14 +169,13 @@ def test_down_while_it_is_still_starting(command):
 
 def test_a_home_and_a_store_may_be_named_from_here(tmp_path):
     command = Command(Path("here"), {"DATAMON_STORE": "there"})
-    at = {"cwd": tmp_path}
-    assert command.popen("up", "--detach", **at).wait() == 0
+    command.run("up", "--detach", cwd=tmp_path)
     try:
-        assert command.popen("repo", "create", "--repo", "r", **at).wait() == 0
-        assert command.popen("diamond", "initialize", "--repo", "r", **at).wait() == 0
+        command.run("repo", "create", "--repo", "r", cwd=tmp_path)
+        command.run("diamond", "initialize", "--repo", "r", cwd=tmp_path)
         assert (tmp_path / "there" / "metadata" / "repos" / "r").is_dir()
     finally:
-        assert command.popen("down", **at).wait() == 0
+        command.run("down", cwd=tmp_path)
 
 
 def test_a_command_that_waits_says_that_the_server_has_gone(command, tmp_path):
