@@ -94,8 +94,10 @@ class DirectoryStore:
         try:
             with os.scandir(self.root / folder) as found:
                 listing = [(item.name, item.is_dir()) for item in found if folder or item.name != _PRIVATE]
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if self.root.is_file():
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError as error:
+            if not self.root.is_dir():
                 raise self._unreachable(error) from error
             return []
         except OSError as error:
