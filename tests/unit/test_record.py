@@ -113,7 +113,7 @@ def test_a_commit_needs_done_splits(record):
         record.check_commit(CommitRequest("1", "m"))
     done(record, "s")
     record.check_commit(CommitRequest("1", "m"))
-    with pytest.raises(NothingToCommit, match="1 done splits, fewer than the 2"):
+    with pytest.raises(NothingToCommit, match="1 done split, fewer than the 2"):
         record.check_commit(CommitRequest("1", "m", splits=2))
     record.check_commit(CommitRequest("1", "m", splits=2, wait=True))
 
