@@ -41,14 +41,13 @@ from datamon.errors import (
     Failed,
     NotFound,
     NoWorker,
-    ServerUnreachable,
     SplitFailed,
     WrongState,
 )
 from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, new_id, plain_text, repo_name, split_id
 from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState
 from datamon.settings import Settings
-from starter.connect import connect, gist, need_worker
+from starter.connect import connect, need_worker, unreachable
 from workflows.diamond import ASK_AGAIN, DiamondWorkflow
 from workflows.messages import (
     AddSplit,
@@ -149,6 +148,8 @@ class Diamonds:
             raise AlreadyExists("diamond", record.diamond, "an id is used only once; leave it out to get one") from None
         except WorkflowUpdateFailedError as error:
             raise from_wire(error) from error
+        except RPCError as error:
+            raise unreachable(datamon.client, error) from error
         finally:
             await asyncio.gather(start.workflow_handle(), return_exceptions=True)
         opened = Diamond(datamon, record.repo, record.diamond)
@@ -287,14 +288,25 @@ class Diamond:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     raise asyncio.CancelledError from None
             except RPCError as error:
-                raise await self.explained(error, refused) from error
+                answer = await self._answered(request) if error.status is RPCStatusCode.NOT_FOUND else None
+                if answer is None:
+                    raise await self.explained(error, refused) from error
+                return answer
+
+    async def _answered(self, request: CommitRequest | CancelRequest) -> CommitAnswer | None:
+        """What this very request came to, if the diamond ended before it could be asked again."""
+        try:
+            result = await self.handle.result()
+        except (RPCError, WorkflowFailureError):
+            return None
+        answer: CommitAnswer | None = result.answer
+        return answer if answer is not None and answer.request == request.request else None
 
     async def explained(self, error: RPCError, refused: str = "it has ended") -> DatamonError:
         """Why the workflow did not answer, in the words of the store."""
         if error.status is not RPCStatusCode.NOT_FOUND:
             busy = error.status in (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
-            address = self._datamon.client.service_client.config.target_host
-            return NoWorker(TASK_QUEUE) if busy else ServerUnreachable(address, gist(error))
+            return NoWorker(TASK_QUEUE) if busy else unreachable(self._datamon.client, error)
         diamond = await self.described()
         if diamond.state.ended:
             return WrongState("diamond", self.id, diamond.state, refused)

@@ -86,11 +86,19 @@ async def has_worker(client: Client, queue: str) -> bool:
 async def need_worker(client: Client, *queues: str, patience: float = WORKER_SECONDS) -> None:
     """NoWorker, rather than waiting for ever, where nobody would do the work. One that is just starting may come."""
     deadline = asyncio.get_running_loop().time() + patience
-    for queue in queues:
-        while not await has_worker(client, queue):
-            if asyncio.get_running_loop().time() > deadline:
-                raise NoWorker(queue)
-            await asyncio.sleep(0.05)
+    try:
+        for queue in queues:
+            while not await has_worker(client, queue):
+                if asyncio.get_running_loop().time() > deadline:
+                    raise NoWorker(queue)
+                await asyncio.sleep(0.05)
+    except RPCError as error:
+        raise unreachable(client, error) from error
+
+
+def unreachable(client: Client, error: RPCError) -> ServerUnreachable:
+    """What to say of a call that did not get through."""
+    return ServerUnreachable(client.service_client.config.target_host, gist(error))
 
 
 async def need_search_attributes(client: Client) -> None:

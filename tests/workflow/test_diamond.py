@@ -139,6 +139,18 @@ async def test_a_commit_that_waits_in_vain_gives_way_to_one_that_does_not(datamo
     assert [found.id for found in bundles(datamon, diamond)] == [bundle.bundle]
 
 
+async def test_a_commit_that_is_asked_for_again_after_the_end_gives_the_same_answer(datamon, diamond, files):
+    """As a client does that was told to ask again, when the diamond has ended meanwhile."""
+    await (await diamond.add(files("p", {"a": "1"}))).result()
+    request = CommitRequest(new_id(), "m")
+    await diamond.handle.signal("commit", request)
+    await diamond.handle.result()
+    answer = await diamond._ask(DiamondWorkflow.commit, request, "too late")
+    assert [found.id for found in bundles(datamon, diamond)] == [answer.bundle]
+    with pytest.raises(WrongState, match="is done"):
+        await diamond.commit("another")
+
+
 async def test_a_failed_commit_can_be_followed_by_a_good_one(datamon, diamond, files):
     for number in (1, 2):
         await (await diamond.add(files(f"p{number}", {"clash": str(number)}))).result()
