@@ -81,8 +81,8 @@ class MetadataActivities:
 
     def _scratch_lists_before(self, split: Split) -> None:
         """Only those of older generations: an attempt that wakes up late must not touch what came after it."""
-        lists = keys.splits(split.repo, split.diamond) + f"{split.id}/"
-        for key in list(self._context.vmetadata.keys(lists)):
+        folder = keys.split_folder(split.repo, split.diamond, split.id)
+        for key in list(self._context.vmetadata.keys(folder)):
             generation = keys.split_generation(key)
             if generation is not None and generation < split.generation:
                 self._context.vmetadata.delete(key)

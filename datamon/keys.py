@@ -57,14 +57,19 @@ def splits(name: RepoName, diamond: DiamondId) -> str:
     return f"{diamonds(name)}{diamond}/splits/"
 
 
+def split_folder(name: RepoName, diamond: DiamondId, split: SplitId) -> str:
+    """Folder of a split's descriptor and lists."""
+    return f"{splits(name, diamond)}{split}/"
+
+
 def split(name: RepoName, diamond: DiamondId, split: SplitId) -> str:
     """Descriptor of a split."""
-    return f"{splits(name, diamond)}{split}/split.yaml"
+    return f"{split_folder(name, diamond, split)}split.yaml"
 
 
 def split_files(name: RepoName, diamond: DiamondId, split: SplitId, index: str) -> str:
     """One file list of a split."""
-    return f"{splits(name, diamond)}{split}/bundle-files-{index}.yaml"
+    return f"{split_folder(name, diamond, split)}bundle-files-{index}.yaml"
 
 
 def split_index(generation: int, plan: str, part: int) -> str:

@@ -249,10 +249,3 @@ def instant(ns: int) -> str:
     """Nanoseconds since the epoch as the text that descriptors carry."""
     seconds, rest = divmod(ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
-
-
-def nanos(text: str) -> int:
-    """The way back from `instant`."""
-    whole, _, rest = text.removesuffix("Z").partition(".")
-    seconds = int(datetime.fromisoformat(whole + "+00:00").timestamp())
-    return seconds * 1_000_000_000 + int(rest.ljust(9, "0")[:9] or 0)

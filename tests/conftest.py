@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -80,11 +79,6 @@ class Command:
 
     def settings(self):
         return Settings.load(self.environment)
-
-
-def stop(process):
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
 
 
 @pytest.fixture(scope="session")
