@@ -17,7 +17,6 @@ from datamon.commit import (
     MergeTask,
     NumberedRange,
     check_range,
-    create_same,
     cut_names,
     merge_range,
     read_splits,
@@ -25,7 +24,7 @@ from datamon.commit import (
 from datamon.errors import AlreadyExists, ConflictsForbidden, NotFound
 from datamon.ids import BundleId, DiamondId, RepoName
 from datamon.model import Bundle, ConflictMode, LeftOut, Order, Origin, Split, TakenSplit
-from datamon.stores import Context
+from datamon.stores import Context, create_same
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -8,11 +8,10 @@ from temporalio import activity
 
 from activities.wire import wire_errors
 from datamon import catalog, descriptors, keys
-from datamon.commit import create_same
-from datamon.errors import AlreadyExists, StaleWrite
+from datamon.errors import AlreadyExists
 from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.model import Diamond, Split, SplitState
-from datamon.stores import Context
+from datamon.stores import Context, create_same
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class MetadataActivities:
             try:
                 create_same(self._context.vmetadata, keys.diamond(diamond.repo, diamond.id), descriptors.dump(diamond))
             except AlreadyExists:
-                raise AlreadyExists("diamond", diamond.id, "an id is used only once; leave it out to get one") from None
+                raise catalog.diamond_exists(diamond.id) from None
 
     @activity.defn
     def publish_diamond(self, diamond: Diamond) -> None:
@@ -63,21 +62,15 @@ class MetadataActivities:
     def finish_split(self, finish: FinishSplit) -> None:
         """Put how the split ended over split.yaml, keeping what the upload recorded there."""
         key = keys.split(finish.repo, finish.diamond, finish.split)
-        with wire_errors():
-            seen = self._context.vmetadata.get_versioned(key)
-            split = descriptors.load(Split, key, seen.body)
-            if split.generation != finish.generation:
-                raise StaleWrite(key)
+
+        def end(split: Split) -> Split:
             if (split.state, split.ended) == (finish.state, finish.ended):  # an earlier attempt of ours
-                return
-            ended = replace(
-                split,
-                state=split.state.advance(finish.state, finish.split),
-                ended=finish.ended,
-                reason=finish.reason,
-                revision=split.revision + 1,
-            )
-            self._context.vmetadata.replace(key, descriptors.dump(ended), seen.version)
+                return split
+            state = split.state.advance(finish.state, finish.split)
+            return replace(split, state=state, ended=finish.ended, reason=finish.reason)
+
+        with wire_errors():
+            catalog.revise_split(self._context.vmetadata, key, finish.generation, end)
 
     def _scratch_lists_before(self, split: Split) -> None:
         """Only those of older generations: an attempt that wakes up late must not touch what came after it."""

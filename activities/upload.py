@@ -11,7 +11,7 @@ from temporalio import activity
 
 from activities.spark import spark_job
 from activities.wire import wire_errors
-from datamon import descriptors, keys
+from datamon import catalog, keys
 from datamon.content import PartReport, Upload, upload_part
 from datamon.errors import StaleWrite
 from datamon.ids import DiamondId, RepoName, SplitId
@@ -73,21 +73,20 @@ class UploadActivities:
     def _record(self, request: UploadSplit, plan: Plan, reports: list[PartReport]) -> Split:
         """Write the lists into split.yaml, while it is running in this very generation."""
         key = keys.split(request.repo, request.diamond, request.split)
-        seen = self._context.vmetadata.get_versioned(key)
-        split = descriptors.load(Split, key, seen.body)
-        if (split.generation, split.state) != (request.generation, SplitState.RUNNING):
-            raise StaleWrite(key)
         files = sum(report.files for report in reports)
-        recorded = replace(
-            split,
-            revision=split.revision + 1,
-            files=files,
-            bytes=sum(report.bytes for report in reports),
-            stored=sum(report.stored for report in reports),
-            skipped=plan.skipped + plan.files - files,
-            attempts=activity.info().attempt,
-            plan=plan.digest,
-            lists=[report.info for report in reports if report.info is not None],
-        )
-        self._context.vmetadata.replace(key, descriptors.dump(recorded), seen.version)
-        return recorded
+
+        def record(split: Split) -> Split:
+            if split.state is not SplitState.RUNNING:
+                raise StaleWrite(key)
+            return replace(
+                split,
+                files=files,
+                bytes=sum(report.bytes for report in reports),
+                stored=sum(report.stored for report in reports),
+                skipped=plan.skipped + plan.files - files,
+                attempts=activity.info().attempt,
+                plan=plan.digest,
+                lists=[report.info for report in reports if report.info is not None],
+            )
+
+        return catalog.revise_split(self._context.vmetadata, key, request.generation, record)

@@ -5,8 +5,9 @@ Everything here works without Temporal. Listings read one descriptor for each th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from datamon import descriptors, keys
@@ -60,6 +61,11 @@ def bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:
             yield _bundle(context, repo, BundleId(name))
 
 
+def diamond_exists(diamond: DiamondId) -> AlreadyExists:
+    """The refusal of an id that was given before."""
+    return AlreadyExists("diamond", diamond, "an id is used only once; leave it out to get one")
+
+
 def get_diamond(context: Context, repo: RepoName, diamond: DiamondId) -> Diamond:
     """One diamond."""
     get_repo(context, repo)
@@ -105,3 +111,17 @@ def publish(store: ObjectStore, key: str, descriptor: Published) -> None:
         if descriptors.load(type(descriptor), key, seen.body).age >= descriptor.age:
             raise StaleWrite(key) from None
         store.replace(key, body, seen.version)
+
+
+def revise_split(store: ObjectStore, key: str, generation: int, change: Callable[[Split], Split]) -> Split:
+    """Put the next revision of split.yaml, as long as it is about this generation. No change, no revision."""
+    seen = store.get_versioned(key)
+    split = descriptors.load(Split, key, seen.body)
+    if split.generation != generation:
+        raise StaleWrite(key)
+    changed = change(split)
+    if changed == split:
+        return split
+    revised = replace(changed, revision=split.revision + 1)
+    store.replace(key, descriptors.dump(revised), seen.version)
+    return revised

@@ -16,13 +16,13 @@ from itertools import accumulate
 import msgspec
 
 from datamon import descriptors, keys
-from datamon.errors import AlreadyExists, CorruptObject, StaleWrite, quoted
+from datamon.errors import CorruptObject, StaleWrite, quoted
 from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.merge import Settled, Version, settle_range
 from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
 from datamon.names import NameRange, order
-from datamon.stores import Context, ObjectStore
+from datamon.stores import Context, ObjectStore, create_same
 
 SAMPLE = 100  # how many conflicting names an error or report spells out
 
@@ -192,12 +192,3 @@ def _named(settled: Settled) -> str:
     if settled.winner is None:
         return f"{name} (of {', '.join(sorted(splits))}, against a file or folder in its place)"
     return f"{name} (splits {', '.join(sorted(splits | {settled.winner.split}))})"
-
-
-def create_same(store: ObjectStore, key: str, body: bytes) -> None:
-    """Create an object; one that is there with these very bytes is an earlier attempt of ours, and no collision."""
-    try:
-        store.create(key, body)
-    except AlreadyExists:
-        if store.get(key) != body:
-            raise

@@ -21,7 +21,7 @@ from typing import BinaryIO
 from blake3 import blake3
 
 from datamon import keys
-from datamon.errors import AlreadyExists, CorruptFile, NotFound, SourceChanged, SourceUnreadable
+from datamon.errors import AlreadyExists, CorruptFile, NotFound, SourceChanged, SourceUnreadable, why
 from datamon.filelist import FileList, ListWriter
 from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.model import Entry, ListInfo
@@ -117,9 +117,9 @@ def _unreadable(found: Found, on_unfit: OnUnfit) -> Iterator[None]:
     except FileNotFoundError:
         raise SourceChanged(found.name) from None
     except PermissionError as error:
-        on_unfit(SourceUnreadable(found.path, (error.strerror or "permission denied").lower()))
+        on_unfit(SourceUnreadable(found.path, why(error)))
     except OSError as error:
-        raise SourceUnreadable(found.path, (error.strerror or str(error)).lower()) from error
+        raise SourceUnreadable(found.path, why(error)) from error
 
 
 class _Uploader:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from datamon import descriptors, keys
 from datamon.content import Span, fetch, spans
-from datamon.errors import CorruptObject, DestinationInUse, Failed, quoted
+from datamon.errors import CorruptObject, DestinationInUse, Failed, quoted, why
 from datamon.filelist import FileList, in_order
 from datamon.model import Bundle, Entry
 from datamon.names import EVERYTHING, NameRange, flaw, order
@@ -61,8 +61,7 @@ def download(
     except BaseException as error:
         _clear(destination)  # it was empty before, and half a bundle looks too much like a whole one
         if isinstance(error, OSError):
-            why = (error.strerror or str(error)).lower()
-            raise Failed(f"cannot write to {quoted(str(destination))}: {why}") from error
+            raise Failed(f"cannot write to {quoted(str(destination))}: {why(error)}") from error
         raise
 
 
@@ -79,8 +78,8 @@ def _safe(bundle: Bundle, entries: Iterable[tuple[Entry, str | None]]) -> Iterat
     for entry, pack in entries:
         wrong = flaw(entry.name, _MAX_STORED_NAME)
         if wrong is not None or entry.name.split("/")[0] == ".datamon":
-            why = wrong or "it would stand among datamon's own files"
-            raise CorruptObject(keys.bundle(bundle.repo, bundle.id), f"it lists {entry.name!r}, but {why}")
+            flawed = wrong or "it would stand among datamon's own files"
+            raise CorruptObject(keys.bundle(bundle.repo, bundle.id), f"it lists {entry.name!r}, but {flawed}")
         yield entry, pack
 
 

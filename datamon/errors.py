@@ -54,6 +54,11 @@ def quoted(name: str) -> str:
     return f"'{name}'" if name.isprintable() and "'" not in name else repr(name)
 
 
+def why(error: OSError) -> str:
+    """The operating system's word for what went wrong, as part of a sentence."""
+    return (error.strerror or str(error)).lower()
+
+
 @dataclass(eq=False)
 class DatamonError(Exception):
     """Base of the family. Subclasses are dataclasses whose fields are plain values."""

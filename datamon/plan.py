@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from blake3 import blake3
 
-from datamon.errors import DatamonError, SourceMissing, SourceUnreadable, UnfitFile
+from datamon.errors import DatamonError, SourceMissing, SourceUnreadable, UnfitFile, why
 from datamon.filelist import MAX_ENTRIES
 from datamon.names import EVERYTHING, MAX_NAME_BYTES, RESERVED, NameRange, below, flaw, order
 
@@ -170,7 +170,7 @@ def walk(source: Source, names: NameRange = EVERYTHING, on_unfit: OnUnfit = refu
     except FileNotFoundError:
         raise SourceMissing(source.path) from None
     except OSError as error:
-        raise SourceUnreadable(source.path, _why(error)) from error
+        raise SourceUnreadable(source.path, why(error)) from error
     if stat.S_ISDIR(about.st_mode):
         top = os.path.realpath(source.path)
         yield from _walk_folder(source.path, "", top, names, on_unfit)
@@ -203,7 +203,7 @@ def _walk_folder(path: str, prefix: str, top: str, names: NameRange, on_unfit: O
         with os.scandir(path) as scan:
             items = sorted(scan, key=lambda item: item.name)
     except OSError as error:
-        on_unfit(SourceUnreadable(path, _why(error)))
+        on_unfit(SourceUnreadable(path, why(error)))
         return
     for item in items:
         name = prefix + item.name
@@ -225,7 +225,7 @@ def _look(item: os.DirEntry[str], name: str, top: str, on_unfit: OnUnfit) -> Ite
         about = item.stat()
         leads_away = item.is_symlink() and os.path.commonpath([top, os.path.realpath(item.path)]) != top
     except OSError as error:
-        on_unfit(SourceUnreadable(item.path, "the link leads nowhere" if item.is_symlink() else _why(error)))
+        on_unfit(SourceUnreadable(item.path, "the link leads nowhere" if item.is_symlink() else why(error)))
         return
     if leads_away:
         on_unfit(UnfitFile(name, "it is a link that leads out of the source"))
@@ -252,7 +252,3 @@ def _shown(name: str) -> str:
 
 def _reserved(source: Source) -> list[str]:
     return sorted(name for name in RESERVED if os.path.lexists(os.path.join(source.path, name)))
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

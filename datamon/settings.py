@@ -36,7 +36,6 @@ _held: list[IO[bytes]] = []
 class Stack:
     """What `datamon up` runs."""
 
-    pid: int
     address: str
     ui: str
     store: str

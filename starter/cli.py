@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from datamon import __version__
-from datamon.errors import DatamonError
+from datamon.errors import DatamonError, why
 
 _COMMANDS = {
     "up": ("stack:up", "Start the embedded Temporal server and a worker with local Spark."),
@@ -95,7 +95,7 @@ def _run() -> int:
         return 0
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{about}{(error.strerror or str(error)).lower()}", 1)
+        return _fail(f"{about}{why(error)}", 1)
     except Exception as error:  # noqa: BLE001 - a bug of ours; the exit code must say so all the same
         traceback.print_exc()
         return _fail(f"this is a bug: {error!r}", 1)

@@ -35,7 +35,6 @@ from activities.spark import Progress
 from activities.wire import from_wire
 from datamon import catalog, model
 from datamon.errors import (
-    AlreadyExists,
     BadUsage,
     DatamonError,
     Failed,
@@ -145,7 +144,7 @@ class Diamonds:
                 DiamondWorkflow.initialized, start_workflow_operation=start
             )
         except WorkflowAlreadyStartedError:
-            raise AlreadyExists("diamond", record.diamond, "an id is used only once; leave it out to get one") from None
+            raise catalog.diamond_exists(record.diamond) from None
         except WorkflowUpdateFailedError as error:
             raise from_wire(error) from error
         except RPCError as error:

@@ -1,4 +1,4 @@
-"""What the command prints: results on stdout as a table or JSON, everything else on stderr."""
+"""What the command prints: results on stdout as a table, JSON or YAML, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -34,11 +34,6 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
-
-
 def print_listing(
     items: Iterable[Any], format: str, columns: Sequence[str], row: Callable[[Any], Sequence[object]]
 ) -> None:
@@ -54,7 +49,7 @@ def print_one(item: Any, format: str) -> None:
     from datamon.descriptors import to_yaml
 
     if format == "json":
-        print_json(item)
+        click.echo(msgspec.json.format(msgspec.json.encode(item), indent=2))
     else:
         click.echo(to_yaml(item), nl=False)
 
@@ -87,9 +82,7 @@ def seconds(text: str | None) -> str:
 
 def amount(size: int) -> str:
     """A number of bytes for people."""
-    value = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{size} B"
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, 4)
+    return f"{size / 1024**power:.1f} {' KMGT'[power]}iB"

@@ -129,6 +129,19 @@ def files(tmp_path):
     return write
 
 
+@pytest.fixture
+def sparse(tmp_path):
+    """Makes a file so large, and so empty, that it takes long to read and no time to write."""
+
+    def make(gib):
+        path = tmp_path / "large"
+        with path.open("wb") as file:
+            file.truncate(gib << 30)
+        return str(path)
+
+    return make
+
+
 def tree(folder):
     """The files below a folder, as {name: text}, without datamon's own record of the bundle."""
     found = {str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("*") if path.is_file()}

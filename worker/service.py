@@ -19,7 +19,7 @@ from activities.upload import UploadActivities
 from datamon.settings import Settings
 from worker.spark import SparkRuntime
 from workflows.diamond import DiamondWorkflow
-from workflows.names import TASK_QUEUE, host_queue
+from workflows.names import TASK_QUEUE, queues_of
 from workflows.split import SplitWorkflow
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def build_workers(
 @asynccontextmanager
 async def serving(client: Client, settings: Settings, queues: list[str] | None = None) -> AsyncIterator[SparkRuntime]:
     """Serve as long as the block runs, by default the shared queue and this host's."""
-    queues = queues or [TASK_QUEUE, host_queue(settings.host)]
+    queues = queues or queues_of(settings.host)
     spark = SparkRuntime(settings.spark_master, settings.home / "spark")
     spark.warm_up()
     threads = METADATA_AT_ONCE + SPARK_JOBS_AT_ONCE * len(queues)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from datamon.model import SplitState
 from workflows.record import DiamondRecord
 
@@ -26,14 +28,19 @@ def describe(record: DiamondRecord) -> str:
         rows.append(("bundle", f"`{record.answer.bundle}`, {record.answer.conflicts:,} conflicts"))
     if record.reason:
         rows.append(("last failure", record.reason))
-    table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in rows)
-    return f"| diamond | {record.repo} / {record.diamond} |\n| --- | --- |\n{table}\n{_failures(record)}"
+    return table(("diamond", f"{record.repo} / {record.diamond}"), rows) + _failures(record)
+
+
+def table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
+    """A Markdown table of two columns."""
+    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in (head, ("---", "---"), *rows)]
+    return "\n".join(lines) + "\n"
 
 
 def _failures(record: DiamondRecord) -> str:
     failed = [(split, row) for split, row in record.splits.items() if row.state is SplitState.FAILED]
-    lines = [f"| {_cell(row.tag or split)} | {_cell(row.reason)} |" for split, row in failed[-FAILURES:]]
-    return "\n| failed split | why |\n| --- | --- |\n" + "\n".join(lines) if lines else ""
+    rows = [(row.tag or split, row.reason) for split, row in failed[-FAILURES:]]
+    return "\n" + table(("failed split", "why"), rows) if rows else ""
 
 
 def _cell(text: str) -> str:

@@ -30,6 +30,11 @@ def host_queue(host: str) -> str:
     return f"{TASK_QUEUE}@{host}"
 
 
+def queues_of(host: str) -> list[str]:
+    """The task queues that a worker on a host serves."""
+    return [TASK_QUEUE, host_queue(host)]
+
+
 def attributes(repo: RepoName, kind: str, state: str) -> TypedSearchAttributes:
     """What a workflow can be found by from its start."""
     return TypedSearchAttributes(

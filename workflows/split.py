@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from datamon.errors import DatamonError, Failed
     from datamon.model import Split, SplitState, instant
     from datamon.plan import Source
+    from workflows.details import table
     from workflows.messages import Refusal, SplitInput, SplitReport
     from workflows.names import STATE, TASK_QUEUE, diamond_workflow
     from workflows.waiting import outlast_cancel
@@ -185,7 +186,6 @@ class SplitWorkflow:
             ("source", f"`{add.path}` on {add.host}"),
             ("tag", add.tag or "none"),
             ("generation", str(self._order.generation)),
-            ("outcome" if self._state.ended else "doing", text),
+            ("doing" if self._state is SplitState.RUNNING else "outcome", text),
         ]
-        table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-        workflow.set_current_details(f"| split | {add.split} |\n| --- | --- |\n{table}")
+        workflow.set_current_details(table(("split", add.split), rows))

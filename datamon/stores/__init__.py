@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from datamon.errors import BadUsage
 from datamon.stores.directory import DirectoryStore
-from datamon.stores.protocol import ObjectStore, Versioned
+from datamon.stores.protocol import ObjectStore, Versioned, create_same
 
-__all__ = ["Context", "DirectoryStore", "ObjectStore", "Versioned", "open_context", "open_store"]
+__all__ = ["Context", "DirectoryStore", "ObjectStore", "Versioned", "create_same", "open_context", "open_store"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from blake3 import blake3
 
-from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreUnreachable
+from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreUnreachable, why
 from datamon.stores.protocol import Versioned
 
 _PRIVATE = ".datamon-store"  # temporary files and the lock; no key starts with it
@@ -124,7 +124,7 @@ class DirectoryStore:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: OSError) -> StoreUnreachable:
-        return StoreUnreachable(self.url, (error.strerror or str(error)).lower())
+        return StoreUnreachable(self.url, why(error))
 
     @contextmanager
     def _temporary(self, body: bytes) -> Iterator[Path]:

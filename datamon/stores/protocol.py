@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from datamon.errors import AlreadyExists
+
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
@@ -65,3 +67,12 @@ class ObjectStore(Protocol):
     def folders(self, prefix: str) -> Iterator[str]:
         """The names directly below a prefix that ends in `/`, in order, without reading what is in them."""
         ...
+
+
+def create_same(store: ObjectStore, key: str, body: bytes) -> None:
+    """Create an object; one that is there with these very bytes is an earlier attempt of ours, and no collision."""
+    try:
+        store.create(key, body)
+    except AlreadyExists:
+        if store.get(key) != body:
+            raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from datamon import catalog
-from datamon.errors import BadUsage, SourceMissing, SourceUnreadable, counted, quoted
+from datamon.errors import BadUsage, SourceMissing, SourceUnreadable, counted, quoted, why
 from datamon.ids import DiamondId, RepoName, SplitId, new_id
 from datamon.model import ConflictMode, Order, SplitState
 from datamon.settings import Settings
@@ -147,7 +147,7 @@ def _check_source(path: str) -> None:
     except FileNotFoundError:
         raise SourceMissing(path) from None
     except OSError as error:
-        raise SourceUnreadable(path, (error.strerror or str(error)).lower()) from error
+        raise SourceUnreadable(path, why(error)) from error
 
 
 async def _watched(split: Split) -> SplitReport:

@@ -52,7 +52,7 @@ async def _up(settings: Settings, port: int | None, ui_port: int | None) -> None
     stop = _stop_event()
     with holding_stack(settings.home) as announcement:
         async with temporal_server(settings.home, answers, port, ui_port) as server:
-            stack = Stack(os.getpid(), server.address, server.ui, settings.store)
+            stack = Stack(server.address, server.ui, settings.store)
             if stop.is_set():  # told to, while the server was starting
                 return
             await _serve_until(stop, settings, stack, announcement, server.process)
@@ -66,11 +66,11 @@ async def _serve_until(
 
     from starter.connect import need_worker
     from worker.service import serving
-    from workflows.names import TASK_QUEUE, host_queue
+    from workflows.names import queues_of
 
     client = await Client.connect(stack.address, identity=f"{os.getpid()}@{settings.host}")
     async with serving(client, settings):
-        await need_worker(client, TASK_QUEUE, host_queue(settings.host), patience=START_SECONDS)
+        await need_worker(client, *queues_of(settings.host), patience=START_SECONDS)
         if stop.is_set():
             return
         fresh = announcement.with_suffix(".new")
@@ -178,12 +178,12 @@ def worker(queues: tuple[str, ...]) -> None:
 async def _worker(settings: Settings, queues: list[str]) -> None:
     from starter.connect import connect, need_search_attributes
     from worker.service import serving
-    from workflows.names import TASK_QUEUE, host_queue
+    from workflows.names import queues_of
 
     stop = _stop_event()
     client = await connect(settings)
     await need_search_attributes(client)
-    queues = queues or [TASK_QUEUE, host_queue(settings.host)]
+    queues = queues or queues_of(settings.host)
     async with serving(client, settings, queues):
         say(f"serving {' and '.join(queues)} at {client.service_client.config.target_host}")
         await stop.wait()
@@ -204,7 +204,7 @@ def status(format: str) -> None:
 
 async def _status(settings: Settings) -> tuple[dict[str, object], ServerUnreachable | None]:
     from starter.connect import connect, has_worker, target
-    from workflows.names import TASK_QUEUE, host_queue
+    from workflows.names import queues_of
 
     stack = running_stack(settings.home)
     address = target(settings)["target_host"]
@@ -218,7 +218,7 @@ async def _status(settings: Settings) -> tuple[dict[str, object], ServerUnreacha
     }
     try:
         client = await connect(settings)
-        told["workers"] = {queue: await has_worker(client, queue) for queue in (TASK_QUEUE, host_queue(settings.host))}
+        told["workers"] = {queue: await has_worker(client, queue) for queue in queues_of(settings.host)}
     except ServerUnreachable as error:
         return told | {"answers": False}, error
     return told, None

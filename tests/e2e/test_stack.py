@@ -64,7 +64,7 @@ def test_the_stack_is_found_by_other_commands(stack):
 def test_it_listens_on_loopback_only(stack):
     listening = set()
     for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{running_stack(stack.home).pid}/net/{table}").read_text().splitlines()[1:]:
+        for line in Path(f"/proc/{stack_pid(stack.home)}/net/{table}").read_text().splitlines()[1:]:
             local, state = line.split()[1], line.split()[3]
             if state == "0A":
                 listening.add(tuple(local.split(":")))
@@ -178,13 +178,12 @@ def test_a_home_and_a_store_may_be_named_from_here(tmp_path):
         command.run("down", cwd=tmp_path)
 
 
-def test_a_command_that_waits_says_that_the_server_has_gone(command, tmp_path):
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate(400 << 30)
+def test_a_command_that_waits_says_that_the_server_has_gone(command, sparse):
+    large = sparse(400)
     command("up", "--detach")
     repo = command("repo", "create", "--repo", "r")
     where = ("--repo", repo, "--diamond", command("diamond", "initialize", "--repo", repo))
-    add = command.popen("diamond", "add", *where, "--path", str(tmp_path / "large"))
+    add = command.popen("diamond", "add", *where, "--path", large)
     assert add.stdout.readline()
     command("down")
     _, err = add.communicate(timeout=100)
@@ -194,17 +193,16 @@ def test_a_command_that_waits_says_that_the_server_has_gone(command, tmp_path):
     assert "Traceback" not in (command.home / "up.log").read_text()
 
 
-def test_a_killed_stack_leaves_no_server_and_its_work_goes_on(command, tmp_path):
+def test_a_killed_stack_leaves_no_server_and_its_work_goes_on(command, sparse):
     """kill -9 in the middle of an upload: the server goes with it, and the next start takes the upload up again."""
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate(3 << 30)
+    large = sparse(3)
     command("up", "--detach")
     repo = command("repo", "create", "--repo", "r")
     where = ("--repo", repo, "--diamond", command("diamond", "initialize", "--repo", repo))
-    split = command("diamond", "add", *where, "--path", str(tmp_path / "large"), "--detach")
+    split = command("diamond", "add", *where, "--path", large, "--detach")
     until(lambda: [s["state"] for s in command.json("diamond", "split", "list", *where)] == ["running"])
     until(lambda: list((command.home / "store" / "blob").rglob("chunks/*/*")))
-    os.kill(running_stack(command.home).pid, signal.SIGKILL)
+    os.kill(stack_pid(command.home), signal.SIGKILL)
     until(lambda: processes_of(command.home) == {})
     command("up", "--detach")
     bundle = command("diamond", "commit", *where, "--message", "m", "--wait")

@@ -139,11 +139,10 @@ def test_tables_are_for_people(stack, repo, files):
     assert row.split()[-4:] == ["1", "1", "0", "m"]
 
 
-def test_ctrl_c_leaves_the_split_running_and_says_so(stack, repo, tmp_path):
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate(400 << 30)
+def test_ctrl_c_leaves_the_split_running_and_says_so(stack, repo, sparse):
+    large = sparse(400)
     where = ("--repo", repo, "--diamond", stack("diamond", "initialize", "--repo", repo))
-    add = stack.popen("diamond", "add", *where, "--path", str(tmp_path / "large"))
+    add = stack.popen("diamond", "add", *where, "--path", large)
     split = add.stdout.readline().strip()
     add.send_signal(signal.SIGINT)
     _, err = add.communicate(timeout=30)

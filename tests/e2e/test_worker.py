@@ -50,14 +50,13 @@ def test_an_upload_runs_where_its_data_is(stack, elsewhere, repo, files):
     stop_worker(worker)
 
 
-def test_a_worker_that_is_stopped_hands_its_upload_to_the_next_one(stack, elsewhere, repo, tmp_path):
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate(3 << 30)
+def test_a_worker_that_is_stopped_hands_its_upload_to_the_next_one(stack, elsewhere, repo, sparse):
+    large = sparse(3)
     where = ("--repo", repo, "--diamond", stack("diamond", "initialize", "--repo", repo))
     worker = start_worker(elsewhere)
     chunks = (stack.home / "store" / "blob" / "chunks").rglob
     before = set(chunks("*"))
-    elsewhere("diamond", "add", *where, "--path", str(tmp_path / "large"), "--detach")
+    elsewhere("diamond", "add", *where, "--path", large, "--detach")
     while [s["state"] for s in stack.json("diamond", "split", "list", *where)] != ["running"]:
         pass
     stop_worker(worker)

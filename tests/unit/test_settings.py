@@ -48,7 +48,7 @@ def test_a_contributor_that_cannot_be_meant(tmp_path, text):
 
 
 def test_a_running_stack_is_found_with_its_store(tmp_path):
-    stack = Stack(1, "127.0.0.1:7233", "http://127.0.0.1:8233", "/its/store")
+    stack = Stack("127.0.0.1:7233", "http://127.0.0.1:8233", "/its/store")
     (tmp_path / "stack.json").write_bytes(msgspec.json.encode(stack))
     assert running_stack(tmp_path) is None, "a file left behind by a crash is no running stack"
     with (tmp_path / "up.lock").open("ab") as lock:
@@ -64,7 +64,7 @@ def test_a_held_home_stays_held_until_the_process_ends(tmp_path):
     with holding_stack(tmp_path) as announcement:
         assert is_held(tmp_path)
         assert running_stack(tmp_path) is None
-        announcement.write_bytes(msgspec.json.encode(Stack(1, "a", "u", "s")))
-        assert running_stack(tmp_path) == Stack(1, "a", "u", "s")
+        announcement.write_bytes(msgspec.json.encode(Stack("a", "u", "s")))
+        assert running_stack(tmp_path) == Stack("a", "u", "s")
     assert is_held(tmp_path)
     assert running_stack(tmp_path) is None

@@ -11,7 +11,7 @@ from starter.client import Datamon
 from starter.connect import need_worker
 from tests.conftest import BIN, Command
 from worker.service import METADATA_AT_ONCE, SPARK_JOBS_AT_ONCE, build_workers
-from workflows.names import KIND, REPO, SPLITS, STATE, TASK_QUEUE, host_queue
+from workflows.names import KIND, REPO, SPLITS, STATE, queues_of
 
 
 @asynccontextmanager
@@ -24,7 +24,7 @@ async def impatient_server(home, events, spark):
         dev_server_extra_args=["--dynamic-config-value", limit, "--log-level", "error"],
         search_attributes=[REPO, STATE, KIND, SPLITS],
     ) as server:
-        queues = [TASK_QUEUE, host_queue(settings.host)]
+        queues = queues_of(settings.host)
         with ThreadPoolExecutor(METADATA_AT_ONCE + SPARK_JOBS_AT_ONCE) as pool:
             shared, local = build_workers(server.client, settings.context(), spark.context, queues, pool)
             async with shared, local:

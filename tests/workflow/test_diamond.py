@@ -301,11 +301,10 @@ async def is_running(handle):
         return False
 
 
-async def test_a_running_upload_is_really_stopped(datamon, diamond, tmp_path):
+async def test_a_running_upload_is_really_stopped(datamon, diamond, sparse):
     """A file so large, and so empty, that it takes minutes to read and no time to make."""
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate(400 << 30)
-    split = await diamond.add(tmp_path / "large")
+    large = sparse(400)
+    split = await diamond.add(large)
     await until(split.progress)
     await diamond.cancel("too slow")
     with pytest.raises(SplitFailed, match="too slow"):
