@@ -99,9 +99,8 @@ class CommitActivities:
         numbered = [NumberedRange(number, names) for number, names in enumerate(cut_names(lists, ranges))]
         if request.mode is ConflictMode.FORBID:
             self._refuse_conflicts(task, numbered, job)
-        job.progress.phase = "merging"
-        merge = partial(merge_range, task=task, context=self._context)
-        reports = job.run(merge, numbered, lambda report: (report.files, report.bytes))
+        job.progress.phase, job.progress.all_parts = "merging", len(numbered)
+        reports = job.run(partial(merge_range, task=task, context=self._context), numbered)
         conflicts = sum(report.conflicts for report in reports)
         return Bundle(
             id=request.bundle,
@@ -126,9 +125,8 @@ class CommitActivities:
 
     def _refuse_conflicts(self, task: MergeTask, ranges: list[NumberedRange], job: SparkJob) -> None:
         """Look before writing anything, so that a refused commit leaves nothing behind."""
-        job.progress.phase = "looking for conflicts"
-        check = partial(check_range, task=task, context=self._context)
-        reports = job.run(check, ranges, lambda report: (report.files, report.bytes))
+        job.progress.phase, job.progress.all_parts = "looking for conflicts", len(ranges)
+        reports = job.run(partial(check_range, task=task, context=self._context), ranges)
         count = sum(report.conflicts for report in reports)
         if count:
             sample = [name for report in reports for name in report.sample]

@@ -9,7 +9,7 @@ from temporalio import activity
 from activities.wire import wire_errors
 from datamon import catalog, descriptors, keys
 from datamon.errors import AlreadyExists
-from datamon.ids import DiamondId, RepoName, SplitId
+from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.model import Diamond, Split, SplitState
 from datamon.stores import Context, create_same
 
@@ -50,13 +50,14 @@ class MetadataActivities:
             catalog.publish(self._context.vmetadata, keys.diamond(diamond.repo, diamond.id), diamond)
 
     @activity.defn
-    def start_split(self, split: Split) -> None:
-        """Put split.yaml for a new generation, and scratch the lists of older ones."""
+    def start_split(self, split: Split) -> BundleId | None:
+        """Put split.yaml for a new generation, and scratch the lists of older ones. Gives the repo's newest bundle."""
         with wire_errors():
             key = keys.split(split.repo, split.diamond, split.id)
             catalog.publish(self._context.vmetadata, key, split)
             if split.generation > 1:
                 self._scratch_lists_before(split)
+            return catalog.newest_bundle(self._context, split.repo)
 
     @activity.defn
     def finish_split(self, finish: FinishSplit) -> None:

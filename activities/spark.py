@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
 
 from datamon.errors import DatamonError, caught
+from datamon.telling import Ear, Listener, Teller
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator, SparkContext
+    from pyspark import SparkContext
 
+PACE_SECONDS = 10
 BEAT_SECONDS = 0.5  # calling often is cheap: the worker sends a beat at most as often as it throttles to
 
 Item = TypeVar("Item")
@@ -34,6 +38,8 @@ class Progress:
     all_files: int = 0
     all_bytes: int = 0
     all_parts: int = 0
+    stored: int = 0  # bytes that were new to the store
+    rate: int = 0  # bytes a second, of late
 
 
 class SparkJob:
@@ -42,7 +48,9 @@ class SparkJob:
     def __init__(self, start: Callable[[], SparkContext], about: str) -> None:
         self._start, self._about = start, about
         self._spark: SparkContext | None = None
-        self._counters: list[Accumulator[int]] = []
+        self._listener: Listener | None = None
+        self._before = Progress()  # what earlier runs of this job came to
+        self._pace = _Pace()
         info = activity.info()
         self._group = f"{info.workflow_run_id} {info.activity_id} {info.attempt}"
         self.progress = Progress()
@@ -59,33 +67,28 @@ class SparkJob:
         """How many tasks run at a time."""
         return self.spark.defaultParallelism
 
-    def run(
-        self, work: Callable[[Item], Result], items: Sequence[Item], count: Callable[[Result], tuple[int, int]]
-    ) -> list[Result]:
-        """Do the work on each item in a task of its own. `count` tells (files, bytes) of a result, for the progress."""
+    def run(self, work: Callable[..., Result], items: Sequence[Item]) -> list[Result]:
+        """Do the work on each item in a task of its own. It is called with the item and `tell`, for the progress."""
         if not items:
             return []
         self._stop_if_told()
-        parts, files, size = self._counters = [self.spark.accumulator(0) for _ in range(3)]
+        ear = self._listen()
 
-        def task(item: Item) -> Result | DatamonError:
-            outcome = caught(work, item)
-            if not isinstance(outcome, DatamonError):
-                counted = count(outcome)
-                parts.add(1)
-                files.add(counted[0])
-                size.add(counted[1])
+        def task(numbered: tuple[int, Item]) -> Result | DatamonError:
+            teller = Teller(ear, numbered[0])
+            outcome = caught(work, numbered[1], tell=teller)
+            teller.end()
             return outcome
 
-        self.progress.all_parts = len(items)
         self.spark.setJobGroup(self._group, self._about, interruptOnCancel=True)
         try:
-            outcomes = self.spark.parallelize(items, len(items)).map(task).collect()
+            outcomes = self.spark.parallelize(list(enumerate(items)), len(items)).map(task).collect()
         except Exception as error:  # noqa: BLE001 - whatever py4j or a dying JVM throws, told in one line
             self._stop_if_told()
             raise ApplicationError(f"Spark: {_gist(error)}", type="SparkFailed") from None
         finally:
-            self._read_counters()
+            self._hear()
+            self.close()
         results: list[Result] = []
         for outcome in outcomes:
             if isinstance(outcome, DatamonError):
@@ -95,15 +98,34 @@ class SparkJob:
 
     def beat(self) -> None:
         """Send the progress, and stop the Spark job if this activity is to end. Called until the activity returns."""
-        self._read_counters()
+        self._hear()
+        self.progress.rate = self._pace.of(self.progress.bytes)
         activity.heartbeat(asdict(self.progress))
         if (activity.is_cancelled() or activity.is_worker_shutdown()) and self._spark is not None:
             self._spark.cancelJobGroup(self._group)
 
-    def _read_counters(self) -> None:
-        if self._counters:
-            values = [counter.value for counter in self._counters]
-            self.progress.parts, self.progress.files, self.progress.bytes = values
+    def close(self) -> None:
+        """Stop listening to tasks."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _listen(self) -> Ear | None:
+        """Where the tasks of the next run tell how far they are: the address that Spark itself reaches us by."""
+        self._before = replace(self.progress)
+        host = self.spark.getConf().get("spark.driver.host")
+        try:
+            self._listener = Listener(host or "127.0.0.1")
+        except OSError:
+            return None
+        return self._listener.ear
+
+    def _hear(self) -> None:
+        if self._listener is not None:
+            parts, files, size, stored = self._listener.totals()
+            now, before = self.progress, self._before
+            now.parts, now.files = before.parts + parts, before.files + files
+            now.bytes, now.stored = before.bytes + size, before.stored + stored
 
     def _stop_if_told(self) -> None:
         if activity.is_cancelled():
@@ -135,6 +157,22 @@ def spark_job(start: Callable[[], SparkContext], about: str) -> Iterator[SparkJo
     finally:
         ended.set()
         thread.join()
+        job.close()
+
+
+class _Pace:
+    """Bytes a second over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def of(self, size: int) -> int:
+        now = time.monotonic()
+        self._seen.append((now, size))
+        while now - self._seen[0][0] > PACE_SECONDS:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return int((size - before) / (now - then)) if now > then else 0
 
 
 def _gist(error: Exception) -> str:

@@ -12,12 +12,14 @@ from temporalio import activity
 from activities.spark import spark_job
 from activities.wire import wire_errors
 from datamon import catalog, keys
-from datamon.content import PartReport, Upload, upload_part
 from datamon.errors import StaleWrite
-from datamon.ids import DiamondId, RepoName, SplitId
+from datamon.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.known import Base
 from datamon.model import Split, SplitState
-from datamon.plan import Plan, Source, make_plan
+from datamon.plan import Plan, make_plan
+from datamon.sources import Source, open_tree
 from datamon.stores import Context
+from datamon.upload import PartReport, Upload, upload_part, upload_slice
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -25,13 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UploadSplit:
-    """One generation of a split to upload."""
+    """One generation of a split to upload. What the bundle `base` holds need not be stored again."""
 
     repo: RepoName
     diamond: DiamondId
     split: SplitId
     generation: int
     source: Source
+    base: BundleId | None = None
 
 
 @dataclass(frozen=True)
@@ -57,23 +60,37 @@ class UploadActivities:
         about = f"upload {request.repo}/{request.diamond}/{request.split}"
         with wire_errors(), spark_job(self._spark, about) as job:
             job.progress.phase = "planning"
-            plan = make_plan(request.source, job.slots)
+            job.progress.stored = _stored_before()
+            plan = make_plan(open_tree(request.source, self._context), job.slots)
             job.progress.phase = "uploading"
             job.progress.all_files, job.progress.all_bytes = plan.files, plan.bytes
-            work = partial(upload_part, upload=self._upload(request, plan))
-            reports = job.run(work, plan.parts, lambda report: (report.files, report.bytes))
-            split = self._record(request, plan, reports)
+            job.progress.all_parts = len(plan.slices) + len(plan.parts)
+            upload = self._upload(request, plan)
+            slices = job.run(partial(upload_slice, upload=upload), plan.slices)
+            parts = job.run(partial(upload_part, upload=upload), plan.parts)
+            stored = _stored_before() + sum(report.stored for report in (*slices, *parts))
+            split = self._record(request, plan, parts, stored)
         return UploadReport(split.files, split.bytes, split.stored, split.skipped, plan.reserved)
 
     def _upload(self, request: UploadSplit, plan: Plan) -> Upload:
         return Upload(
-            request.repo, request.diamond, request.split, request.generation, plan.digest, request.source, self._context
+            request.repo,
+            request.diamond,
+            request.split,
+            request.generation,
+            plan.digest,
+            request.source,
+            self._context,
+            self._base(request),
         )
 
-    def _record(self, request: UploadSplit, plan: Plan, reports: list[PartReport]) -> Split:
+    def _base(self, request: UploadSplit) -> Base | None:
+        return Base(catalog.get_bundle(self._context, request.repo, request.base)) if request.base else None
+
+    def _record(self, request: UploadSplit, plan: Plan, parts: list[PartReport], stored: int) -> Split:
         """Write the lists into split.yaml, while it is running in this very generation."""
         key = keys.split(request.repo, request.diamond, request.split)
-        files = sum(report.files for report in reports)
+        files = sum(report.files for report in parts)
 
         def record(split: Split) -> Split:
             if split.state is not SplitState.RUNNING:
@@ -81,12 +98,19 @@ class UploadActivities:
             return replace(
                 split,
                 files=files,
-                bytes=sum(report.bytes for report in reports),
-                stored=sum(report.stored for report in reports),
+                bytes=sum(report.bytes for report in parts),
+                stored=stored,
                 skipped=plan.skipped + plan.files - files,
                 attempts=activity.info().attempt,
                 plan=plan.digest,
-                lists=[report.info for report in reports if report.info is not None],
+                lists=[report.info for report in parts if report.info is not None],
             )
 
         return catalog.revise_split(self._context.vmetadata, key, request.generation, record)
+
+
+def _stored_before() -> int:
+    """What attempts before this one stored, as far as they could still tell."""
+    told = activity.info().heartbeat_details
+    last = told[0] if told else {}
+    return int(last.get("stored", 0)) if isinstance(last, dict) else 0

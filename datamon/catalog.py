@@ -61,6 +61,14 @@ def bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:
             yield _bundle(context, repo, BundleId(name))
 
 
+def newest_bundle(context: Context, repo: RepoName) -> BundleId | None:
+    """The bundle that was made last. Ids are KSUIDs, so they sort by time."""
+    for name in sorted(context.metadata.folders(keys.bundles(repo)), reverse=True):
+        if context.metadata.exists(keys.bundle(repo, BundleId(name))):
+            return BundleId(name)
+    return None
+
+
 def diamond_exists(diamond: DiamondId) -> AlreadyExists:
     """The refusal of an id that was given before."""
     return AlreadyExists("diamond", diamond, "an id is used only once; leave it out to get one")

@@ -23,6 +23,7 @@ from datamon.merge import Settled, Version, settle_range
 from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
 from datamon.names import NameRange, order
 from datamon.stores import Context, ObjectStore, create_same
+from datamon.telling import Tell, untold
 
 SAMPLE = 100  # how many conflicting names an error or report spells out
 
@@ -86,15 +87,15 @@ def cut_names(lists: Iterable[ListInfo], ranges: int) -> list[NameRange]:
     return [NameRange(start, stop) for start, stop in zip(["", *cuts], [*cuts, None], strict=True)]
 
 
-def check_range(part: NumberedRange, task: MergeTask, context: Context) -> RangeReport:
+def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Count what a range would become; write nothing."""
     tally = _Tally(task.mode)
     for settled in settle_range(part.names, _Slices(task, context.vmetadata)):
         tally.add(settled)
-    return tally.report([])
+    return tally.report([], tell)
 
 
-def merge_range(part: NumberedRange, task: MergeTask, context: Context) -> RangeReport:
+def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
     tally = _Tally(task.mode)
     winners = _ListSeries(task, part.number, context.metadata)
@@ -108,7 +109,7 @@ def merge_range(part: NumberedRange, task: MergeTask, context: Context) -> Range
     kept = _ListSeries(task, part.number, context.metadata, lost=True)
     for version in sorted(lost, key=lambda v: order(v.entry.name)):
         kept.add(version)
-    return tally.report([*winners.close(), *kept.close()])
+    return tally.report([*winners.close(), *kept.close()], tell)
 
 
 def _filed(version: Version, folder: str) -> Version:
@@ -183,7 +184,8 @@ class _Tally:
             if len(self._sample) < SAMPLE:
                 self._sample.append(_named(settled))
 
-    def report(self, lists: list[ListInfo]) -> RangeReport:
+    def report(self, lists: list[ListInfo], tell: Tell) -> RangeReport:
+        tell(self._files, self._bytes, 0)
         return RangeReport(self._files, self._bytes, self._conflicts, self._sample, lists)
 
 

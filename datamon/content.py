@@ -1,209 +1,42 @@
-"""Content: how the bytes of files lie in the store, and the way there and back.
+"""Content: how the bytes of files lie in the store, and the way back out of it.
 
     small files   packs/{xx}/{blake3}    file || file || file …       about PACK_BYTES, in name order
     large files   chunks/{xx}/{blake3}   CHUNK_BYTES, the last one shorter
                   roots/{xx}/{blake3}    YAML: the file's chunks in order
     empty files   nothing
 
-Every object is named by the BLAKE3 of its bytes, so putting it twice stores it once. The order of writes is
-content, then the file list that points to it: a list never names what is not there.
+Every object is named by the BLAKE3 of its bytes, so putting it twice stores it once.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import BinaryIO
+from itertools import islice
+from typing import Any
 
 from blake3 import blake3
 
 from datamon import keys
-from datamon.errors import AlreadyExists, CorruptFile, NotFound, SourceChanged, SourceUnreadable, why
-from datamon.filelist import FileList, ListWriter
-from datamon.ids import DiamondId, RepoName, SplitId
-from datamon.model import Entry, ListInfo
-from datamon.plan import Found, OnUnfit, Part, Skips, Source, walk
-from datamon.stores import Context, ObjectStore
+from datamon.errors import CorruptFile, CorruptObject
+from datamon.model import Entry
+from datamon.stores import ObjectStore
 
 SMALL_BYTES = 4 << 20  # from here on a file is worth objects of its own
 PACK_BYTES = 32 << 20  # one PUT stays under a second at 50 MB/s
 CHUNK_BYTES = 16 << 20  # what a failed request costs to send again
 
-Clock = Callable[[], int]
+WINDOW = 50_000  # entries looked at together, so that what lies in one pack is read together
+GAP_BYTES = 1 << 20  # reading over this much of a pack is quicker than a request of its own
+AHEAD = 4  # chunks of one file on their way while an earlier one is being written
 
+Located = tuple[Entry, str | None]
+"""An entry, and the pack that holds it."""
 
-@dataclass(frozen=True, slots=True)
-class PartReport:
-    """What one upload task did. `info` is None where nothing of the part could be uploaded."""
-
-    info: ListInfo | None
-    stored: int = 0
-    resumed: bool = False
-
-    @property
-    def files(self) -> int:
-        """How many files are in the store now."""
-        return self.info.count if self.info else 0
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes these files have."""
-        return self.info.bytes if self.info else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """What all tasks of an upload share."""
-
-    repo: RepoName
-    diamond: DiamondId
-    split: SplitId
-    generation: int
-    plan: str  # the plan's digest
-    source: Source
-    context: Context
-
-
-def upload_part(part: Part, upload: Upload, clock: Clock = time.time_ns) -> PartReport:
-    """Store the files of a part, and then their list. A part whose list is there was done before."""
-    index = keys.split_index(upload.generation, upload.plan, part.number)
-    key = keys.split_files(upload.repo, upload.diamond, upload.split, index)
-    source, lists = upload.source, upload.context.vmetadata
-    done = _written_before(lists, index, key)
-    if done is not None:
-        return done
-    skips = Skips(source)
-    uploader = _Uploader(upload.context.blob, clock)
-    for found in _as_planned(part, source):
-        with _unreadable(found, skips):
-            uploader.add(found)
-    uploader.finish()
-    writer = ListWriter()
-    for entry in uploader.entries:
-        writer.add(entry, uploader.packs)
-    if not len(writer):
-        return PartReport(None, uploader.stored)
-    body, info = writer.seal(index)
-    try:
-        lists.create(key, body)
-    except AlreadyExists:  # another run of this very part was faster; its times count
-        info = FileList(key, lists.get(key)).info(index)
-    return PartReport(info, uploader.stored)
-
-
-def _written_before(lists: ObjectStore, index: str, key: str) -> PartReport | None:
-    try:
-        body = lists.get(key)
-    except NotFound:
-        return None
-    return PartReport(FileList(key, body).info(index), resumed=True)
-
-
-def _as_planned(part: Part, source: Source) -> list[Found]:
-    """The files of a part, seen to be those that were planned."""
-    found = list(walk(source, part.names, Skips(source)))
-    if sum(one.fingerprint for one in found) % (1 << 128) != part.fingerprint:
-        raise SourceChanged(found[0].name if len(found) == 1 else source.path)
-    return found
-
-
-@contextmanager
-def _unreadable(found: Found, on_unfit: OnUnfit) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise SourceChanged(found.name) from None
-    except PermissionError as error:
-        on_unfit(SourceUnreadable(found.path, why(error)))
-    except OSError as error:
-        raise SourceUnreadable(found.path, why(error)) from error
-
-
-class _Uploader:
-    """Puts files into packs and chunks. Entries keep the order in which the files came."""
-
-    def __init__(self, blob: ObjectStore, clock: Clock) -> None:
-        self._blob, self._clock = blob, clock
-        self._slots: list[Entry | None] = []
-        self._pack = bytearray()
-        self._waiting: list[tuple[int, Found, str, int]] = []  # slot, file, hash, offset in the pack being filled
-        self._placed: dict[str, tuple[int, int]] = {}  # where a hash already lies
-        self._filling: dict[str, int] = {}  # the same for the pack being filled
-        self.packs: list[str] = []
-        self.stored = 0
-
-    @property
-    def entries(self) -> list[Entry]:
-        return [entry for entry in self._slots if entry is not None]
-
-    def add(self, found: Found) -> None:
-        with open(found.path, "rb") as file:
-            if found.size < SMALL_BYTES:
-                self._add_small(found, self._read_small(found, file))
-            else:
-                self._add_large(found, file)
-
-    def finish(self) -> None:
-        if self._pack:
-            pack = blake3(self._pack).hexdigest()
-            self._store(keys.pack(pack), bytes(self._pack))
-            self.packs.append(pack)
-        for slot, found, digest, offset in self._waiting:
-            self._placed[digest] = at = (len(self.packs) - 1, offset)
-            self._slots[slot] = self._entry(found, digest, at=at)
-        self._pack, self._waiting, self._filling = bytearray(), [], {}
-
-    def _read_small(self, found: Found, file: BinaryIO) -> bytes:
-        data = file.read(SMALL_BYTES)
-        self._check_unchanged(found, file, len(data))
-        return data
-
-    def _add_small(self, found: Found, data: bytes) -> None:
-        digest = blake3(data).hexdigest()
-        if not data or digest in self._placed:
-            self._slots.append(self._entry(found, digest, at=self._placed.get(digest)))
-            return
-        offset = self._filling.get(digest)
-        if offset is None:
-            offset = self._filling[digest] = len(self._pack)
-            self._pack += data
-        self._waiting.append((len(self._slots), found, digest, offset))
-        self._slots.append(None)
-        if len(self._pack) >= PACK_BYTES:
-            self.finish()
-
-    def _add_large(self, found: Found, file: BinaryIO) -> None:
-        whole, chunks, size = blake3(), [], 0
-        while data := file.read(CHUNK_BYTES):
-            whole.update(data)
-            size += len(data)
-            chunks.append(blake3(data).hexdigest())
-            self._store(keys.chunk(chunks[-1]), data)
-        self._check_unchanged(found, file, size)
-        body = root_yaml(size, chunks)
-        root = blake3(body).hexdigest()
-        self._store(keys.root(root), body)
-        self._slots.append(self._entry(found, whole.hexdigest(), root=root))
-
-    def _check_unchanged(self, found: Found, file: BinaryIO, size: int) -> None:
-        about = os.fstat(file.fileno())
-        if (size, about.st_size, about.st_mtime_ns) != (found.size, found.size, found.mtime):
-            raise SourceChanged(found.name)
-
-    def _store(self, key: str, body: bytes) -> None:
-        if self._blob.exists(key):
-            return
-        try:
-            self._blob.create(key, body)
-            self.stored += len(body)
-        except AlreadyExists:
-            pass  # somebody else stored the same bytes in the meantime
-
-    def _entry(self, found: Found, digest: str, at: tuple[int, int] | None = None, root: str | None = None) -> Entry:
-        return Entry(found.name, digest, found.size, found.mode, found.mtime, self._clock(), at, root)
+_ROOT = re.compile(rb"version: 1\nsize: (\d+)\nchunk: ([1-9]\d*)\nchunks:\n((?:- [0-9a-f]{64}\n)*)")
 
 
 def root_yaml(size: int, chunks: list[str]) -> bytes:
@@ -212,70 +45,128 @@ def root_yaml(size: int, chunks: list[str]) -> bytes:
     return f"version: 1\nsize: {size}\nchunk: {CHUNK_BYTES}\nchunks:\n{lines}".encode()
 
 
-def root_chunks(body: bytes) -> list[str]:
-    """The chunks that a root object lists."""
-    return [line.removeprefix("- ") for line in body.decode().splitlines() if line.startswith("- ")]
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What a root object says."""
+
+    size: int
+    chunk: int  # bytes of every chunk but the last
+    chunks: list[str]
+
+    @classmethod
+    def read(cls, key: str, body: bytes) -> Root:
+        """The root, if it is whole."""
+        found = _ROOT.fullmatch(body)
+        if found is None:
+            raise CorruptObject(key, "it is no list of chunks")
+        root = cls(int(found[1]), int(found[2]), found[3].decode().replace("- ", "").split())
+        if len(root.chunks) != -(-root.size // root.chunk):
+            raise CorruptObject(key, f"`chunks` has {len(root.chunks)} for {root.size} bytes")
+        return root
 
 
 @dataclass(slots=True)
 class Span:
-    """Entries whose bytes are read together: a stretch of one pack, or one large or empty file."""
+    """A stretch of a pack, and the entries in it."""
 
+    pack: str
+    start: int
+    stop: int
     entries: list[Entry]
-    pack: str | None = None
-    start: int = 0
-    stop: int = 0
 
 
-def spans(entries: Iterator[tuple[Entry, str | None]]) -> Iterator[Span]:
-    """Group entries, each with its pack, so that neighbours in a pack become one read of at most PACK_BYTES."""
-    current: Span | None = None
-    for entry, pack in entries:
-        if pack is None or entry.at is None:
-            yield Span([entry])
+def spans(located: Iterable[Located]) -> Iterator[Span | Entry]:
+    """What to read, in one request each: stretches of packs, and entries that are large or empty.
+
+    Entries of several splits come mixed, and so do their packs; within a window of entries each pack is gone
+    through once and in order.
+    """
+    rest = iter(located)
+    while window := list(islice(rest, WINDOW)):
+        packs: dict[str, list[Entry]] = {}
+        for entry, pack in window:
+            if pack is None or entry.at is None:
+                yield entry
+            else:
+                packs.setdefault(pack, []).append(entry)
+        for pack, entries in packs.items():
+            yield from _coalesced(pack, sorted(entries, key=_offset))
+
+
+def _coalesced(pack: str, entries: list[Entry]) -> Iterator[Span]:
+    span: Span | None = None
+    for entry in entries:
+        start, stop = _offset(entry), _offset(entry) + entry.size
+        if span is not None and start <= span.stop + GAP_BYTES and stop - span.start <= PACK_BYTES + SMALL_BYTES:
+            span.entries.append(entry)
+            span.stop = max(span.stop, stop)
             continue
-        start, stop = entry.at[1], entry.at[1] + entry.size
-        if current is not None and current.pack == pack and current.start <= start <= current.stop + SMALL_BYTES:
-            current.entries.append(entry)
-            current.stop = max(stop, current.stop)
-            continue
-        if current is not None:
-            yield current
-        current = Span([entry], pack, start, stop)
-    if current is not None:
-        yield current
+        if span is not None:
+            yield span
+        span = Span(pack, start, stop, [entry])
+    if span is not None:
+        yield span
 
 
-def fetch(span: Span, blob: ObjectStore, write: Callable[[Entry, Iterator[bytes]], None]) -> None:
-    """Read a span and hand each file's bytes to `write`. The last piece comes only after the hash was right."""
-    if span.pack is None:
-        [entry] = span.entries
-        write(entry, _large(entry, blob))
-        return
+def _offset(entry: Entry) -> int:
+    return entry.at[1] if entry.at is not None else 0
+
+
+def read_span(span: Span, blob: ObjectStore) -> Iterator[tuple[Entry, memoryview]]:
+    """The files of a span, each verified."""
     key = keys.pack(span.pack)
     data = memoryview(blob.get(key, span.start, span.stop - span.start))
     for entry in span.entries:
-        offset = entry.at[1] - span.start if entry.at else 0
-        content = bytes(data[offset : offset + entry.size])
+        offset = _offset(entry) - span.start
+        content = data[offset : offset + entry.size]
         if blake3(content).hexdigest() != entry.hash:
             raise CorruptFile(entry.name, key)
-        write(entry, iter([content]))
+        yield entry, content
 
 
-def _large(entry: Entry, blob: ObjectStore) -> Iterator[bytes]:
-    """The chunks of a large file, each verified, and nothing for an empty one. The whole is verified at the end."""
-    whole = blake3()
-    key = keys.root(entry.root) if entry.root else entry.hash
-    for chunk in root_chunks(_verified(blob, key, entry.root, entry)) if entry.root else []:
-        data = _verified(blob, keys.chunk(chunk), chunk, entry)
+def read_root(entry: Entry, blob: ObjectStore) -> Root:
+    """Where a large file's bytes are; of an empty file, nowhere."""
+    if entry.root is None:
+        return Root(0, CHUNK_BYTES, [])
+    key = keys.root(entry.root)
+    body = blob.get(key)
+    if blake3(body).hexdigest() != entry.root:
+        raise CorruptFile(entry.name, key)
+    return Root.read(key, body)
+
+
+def read_large(
+    entry: Entry, root: Root, blob: ObjectStore, threads: Executor, *, after: Any = None, skip: int = 0
+) -> Iterator[bytes]:
+    """The chunks of a large file in order, the next ones being fetched meanwhile.
+
+    The last step verifies the whole; if that fails, the chunk at fault is named. Where some of it is there
+    already, `skip` is how many chunks, and `after` the hash of their bytes.
+    """
+    whole = after if after is not None else blake3()
+    waiting = deque(root.chunks[skip:])
+    flying: deque[Future[bytes]] = deque()
+    while waiting or flying:
+        while waiting and len(flying) < AHEAD:
+            flying.append(threads.submit(blob.get, keys.chunk(waiting.popleft())))
+        data = flying.popleft().result()
         whole.update(data)
         yield data
     if whole.hexdigest() != entry.hash:
-        raise CorruptFile(entry.name, key)
+        raise CorruptFile(entry.name, _at_fault(root, blob) or keys.root(entry.root or ""))
 
 
-def _verified(blob: ObjectStore, key: str, digest: str, entry: Entry) -> bytes:
-    data = blob.get(key)
-    if blake3(data).hexdigest() != digest:
-        raise CorruptFile(entry.name, key)
-    return data
+def read_verified(entry: Entry, root: Root, blob: ObjectStore, threads: Executor) -> Iterator[bytes]:
+    """The same for a reader that cannot take anything back: each chunk is verified before it is given."""
+    chunks = iter(root.chunks)
+    for data in read_large(entry, root, blob, threads):
+        chunk = next(chunks)
+        if blake3(data).hexdigest() != chunk:
+            raise CorruptFile(entry.name, keys.chunk(chunk))
+        yield data
+
+
+def _at_fault(root: Root, blob: ObjectStore) -> str | None:
+    """The first chunk that is not what its name says."""
+    wrong = (chunk for chunk in root.chunks if blake3(blob.get(keys.chunk(chunk))).hexdigest() != chunk)
+    return next((keys.chunk(chunk) for chunk in wrong), None)

@@ -51,7 +51,7 @@ def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
 def read(kind: type[Descriptor], store: ObjectStore, key: str, missing: NotFound | None = None) -> Descriptor:
     """Get a descriptor from a store; `missing` is what to say where it is not there."""
     try:
-        body = store.get(key)
+        body = store.get_versioned(key).body  # nothing else says what its bytes should be
     except NotFound:
         if missing is None:
             raise

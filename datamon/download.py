@@ -1,37 +1,54 @@
 """A bundle as files in a folder.
 
-Each file is written below `.datamon/partial` and moved to its name only when its bytes have the right hash,
-so what stands under a name is whole. The rules for names are applied again to what the lists say, whoever
-wrote them: no list can make a file appear outside the destination.
+    {destination}/.datamon/partial/{bundle}/    while it is under way: an interrupted download goes on from here
+    {destination}/.datamon/{bundle}.yaml        the bundle's descriptor, written last
+
+Each file is written below `partial` and moved to its name only when its bytes have the right hash, so what
+stands under a name is whole. The rules for names are applied again to what the lists say, whoever wrote them:
+no list can make a file appear outside the destination, not even through a link that is there already.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from uuid import uuid4
+from typing import Any, BinaryIO
+
+from blake3 import blake3
 
 from datamon import descriptors, keys
-from datamon.content import Span, fetch, spans
-from datamon.errors import CorruptObject, DestinationInUse, Failed, quoted, why
+from datamon.content import Located, Root, Span, read_large, read_root, read_span, read_verified, spans
+from datamon.errors import CorruptFile, CorruptObject, DestinationInUse, Failed, NotFound, UnsafePath, quoted, why
 from datamon.filelist import FileList, in_order
 from datamon.model import Bundle, Entry
-from datamon.names import EVERYTHING, NameRange, flaw, order
-from datamon.stores import Context
+from datamon.names import EVERYTHING, NameRange, flaw, just, order
+from datamon.stores import Context, ObjectStore
 
-THREADS = 8
+FILES_AT_ONCE = 4
+CHUNKS_AT_ONCE = 8
+OWN = ".datamon"
 _MAX_STORED_NAME = 4096  # what lost is filed below a folder and a split id, so it may be longer than an uploaded name
 
+Progress = Callable[[int, int], None]
+"""Called with (files, bytes) as they are done."""
 
-def bundle_entries(
-    context: Context, bundle: Bundle, names: NameRange = EVERYTHING
-) -> Iterator[tuple[Entry, str | None]]:
+
+def unseen(files: int, bytes: int) -> None:
+    """Nobody is looking."""
+
+
+def bundle_entries(context: Context, bundle: Bundle, names: NameRange = EVERYTHING) -> Iterator[Located]:
     """The entries of a bundle in a range of names, in name order, each with the pack that holds it."""
 
-    def opened(index: str, digest: str) -> Iterator[tuple[Entry, str | None]]:
+    def opened(index: str, digest: str) -> Iterator[Located]:
         key = keys.bundle_files(bundle.repo, bundle.id, index)
         found = FileList(key, context.metadata.get(key), digest)
         for entry in found.entries(names):
@@ -41,73 +58,264 @@ def bundle_entries(
     return in_order([(info, opened(info.index, info.digest)) for info in met], lambda pair: pair[0].name)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which files of a bundle: those in a range of names that pass a filter."""
+
+    names: NameRange = EVERYTHING
+    passes: Callable[[str], Any] = lambda _: True
+
+    def entries(self, context: Context, bundle: Bundle) -> Iterator[Located]:
+        """Those files. A name that the rules forbid is refused, whoever wrote the list."""
+        for entry, pack in bundle_entries(context, bundle, self.names):
+            if self.passes(entry.name):
+                wrong = flaw(entry.name, _MAX_STORED_NAME)
+                if wrong is not None or entry.name.split("/")[0] == OWN:
+                    flawed = wrong or "it would stand among datamon's own files"
+                    raise CorruptObject(keys.bundle(bundle.repo, bundle.id), f"it lists {entry.name!r}, but {flawed}")
+                yield entry, pack
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What a download did. `kept` counts files that were there already, from an earlier one."""
+
+    files: int = 0
+    bytes: int = 0
+    kept: int = 0
+
+
 def download(
-    context: Context, bundle: Bundle, destination: Path, progress: Callable[[Entry], None] = lambda _: None
-) -> None:
-    """Write all files of a bundle below a folder that is empty or not there yet."""
-    if destination.exists() and not destination.is_dir():
-        raise DestinationInUse(str(destination), "is a file")
-    if destination.exists() and any(destination.iterdir()):
-        raise DestinationInUse(str(destination))
-    own = destination / ".datamon"
-    partial = own / "partial"
+    context: Context,
+    bundle: Bundle,
+    destination: Path,
+    wanted: Wanted | None = None,
+    *,
+    force: bool = False,
+    progress: Progress = unseen,
+) -> Fetched:
+    """Write files of a bundle below a folder that is empty, not there yet, or holds the same download half done.
+
+    With `force` the folder may hold anything: the bundle's files take their places, all others stay.
+    """
     try:
-        partial.mkdir(parents=True)
-        _fetch_all(
-            context, spans(_safe(bundle, bundle_entries(context, bundle))), _Writer(destination, partial, progress)
-        )
-        (own / f"{bundle.id}.yaml").write_bytes(descriptors.dump(bundle))
-        shutil.rmtree(partial)
-    except BaseException as error:
-        _clear(destination)  # it was empty before, and half a bundle looks too much like a whole one
-        if isinstance(error, OSError):
-            raise Failed(f"cannot write to {quoted(str(destination))}: {why(error)}") from error
-        raise
+        folder = _Folder(destination, bundle)
+        looks = folder.claim(force=force)
+        fetched = _Fetch(context.blob, folder, progress, looks=looks).run((wanted or Wanted()).entries(context, bundle))
+        folder.release(descriptors.dump(bundle))
+    except OSError as error:
+        raise Failed(f"cannot write to {quoted(str(destination))}: {why(error)}") from error
+    return fetched
 
 
-def _clear(folder: Path) -> None:
-    if folder.is_dir():
-        for item in folder.iterdir():
-            if item.is_dir() and not item.is_symlink():
-                shutil.rmtree(item, ignore_errors=True)
+def cat(context: Context, bundle: Bundle, name: str, out: BinaryIO) -> Entry:
+    """Write one file of a bundle to a stream. Not a byte leaves before it is verified."""
+    entry, pack = find(context, bundle, name)
+    if pack is not None and entry.at is not None:
+        span = Span(pack, entry.at[1], entry.at[1] + entry.size, [entry])
+        for _, content in read_span(span, context.blob):
+            out.write(content)
+        return entry
+    with ThreadPoolExecutor(CHUNKS_AT_ONCE) as threads:
+        for data in read_verified(entry, read_root(entry, context.blob), context.blob, threads):
+            out.write(data)
+    return entry
+
+
+def find(context: Context, bundle: Bundle, name: str) -> Located:
+    """One file of a bundle."""
+    for located in Wanted(just(order(name))).entries(context, bundle):
+        return located
+    raise NotFound("file", name, f"`datamon bundle list files --repo {bundle.repo} --bundle {bundle.id}` shows all")
+
+
+class _Fetch:
+    """One download, on a few threads. The first failure ends it."""
+
+    def __init__(self, blob: ObjectStore, folder: _Folder, progress: Progress, *, looks: bool) -> None:
+        self._blob, self._folder, self._progress, self._looks = blob, folder, progress, looks
+        self._fetched = Fetched()
+        self._lock = threading.Lock()
+
+    def run(self, located: Iterable[Located]) -> Fetched:
+        with ExitStack() as stack:
+            self._chunks = stack.enter_context(ThreadPoolExecutor(CHUNKS_AT_ONCE, thread_name_prefix="chunks"))
+            files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="files")
+            stack.callback(files.shutdown, cancel_futures=True)
+            flying: set[Future[None]] = set()
+            for what in spans(self._missing(located)):
+                flying.add(files.submit(self._fetch, what))
+                if len(flying) > FILES_AT_ONCE:
+                    landed, flying = wait(flying, return_when=FIRST_COMPLETED)
+                    for future in landed:
+                        future.result()
+            for future in flying:
+                future.result()
+        return self._fetched
+
+    def _missing(self, located: Iterable[Located]) -> Iterator[Located]:
+        for entry, pack in located:
+            if self._looks and self._folder.has(entry):
+                self._fetched.kept += 1
+                self._done(entry.size)
             else:
-                item.unlink()
+                yield entry, pack
+
+    def _fetch(self, what: Span | Entry) -> None:
+        if isinstance(what, Span):
+            for entry, data in read_span(what, self._blob):
+                self._folder.write(entry, data)
+                self._done(entry.size)
+        elif what.root is None:
+            if what.size:
+                raise CorruptFile(what.name, "its file list, which does not say where it is,")
+            self._folder.write(what, b"")
+            self._done(0)
+        else:
+            self._fetch_large(what, read_root(what, self._blob))
+
+    def _fetch_large(self, entry: Entry, root: Root) -> None:
+        """Into a file that is named by the content, so that an interrupted download finds what it had."""
+        with self._folder.partial(entry) as file:
+            whole, skip = _whole_chunks(file, root)
+            self._progress(0, skip * root.chunk)
+            for data in read_large(entry, root, self._blob, self._chunks, after=whole, skip=skip):
+                file.write(data)
+                self._progress(0, len(data))
+            self._folder.place(entry, file)
+        self._done(entry.size, told=entry.size)
+
+    def _done(self, size: int, told: int = 0) -> None:
+        with self._lock:
+            self._fetched.files += 1
+            self._fetched.bytes += size
+        self._progress(1, size - told)
 
 
-def _safe(bundle: Bundle, entries: Iterable[tuple[Entry, str | None]]) -> Iterator[tuple[Entry, str | None]]:
-    for entry, pack in entries:
-        wrong = flaw(entry.name, _MAX_STORED_NAME)
-        if wrong is not None or entry.name.split("/")[0] == ".datamon":
-            flawed = wrong or "it would stand among datamon's own files"
-            raise CorruptObject(keys.bundle(bundle.repo, bundle.id), f"it lists {entry.name!r}, but {flawed}")
-        yield entry, pack
+def _whole_chunks(file: BinaryIO, root: Root) -> tuple[Any, int]:
+    """The hash and the number of the chunks that a file begins with; it is cut off and left open behind them."""
+    whole, good = blake3(), 0
+    for chunk in root.chunks:
+        data = file.read(root.chunk)
+        if blake3(data).hexdigest() != chunk:
+            break
+        whole.update(data)
+        good += 1
+    file.seek(good * root.chunk)
+    file.truncate()
+    return whole, good
 
 
-def _fetch_all(context: Context, reads: Iterator[Span], write: Callable[[Entry, Iterator[bytes]], None]) -> None:
-    """Fetch spans on a few threads, never more of them in flight than there are threads. The first failure ends it."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        flying: set[Future[None]] = set()
-        for span in reads:
-            flying.add(pool.submit(fetch, span, context.blob, write))
-            if len(flying) >= THREADS:
-                landed, flying = wait(flying, return_when=FIRST_COMPLETED)
-                for future in landed:
-                    future.result()
-        for future in flying:
-            future.result()
+class _Folder:
+    """The destination: who may write to it, and how a file gets its name."""
+
+    def __init__(self, top: Path, bundle: Bundle) -> None:
+        self._top, self._bundle = str(top), bundle
+        self._partial = f"{OWN}/partial/{bundle.id}"
+        self._safe: set[str] = {""}
+        self._lock = threading.Lock()
+        self._numbers = count()
+
+    def claim(self, *, force: bool) -> bool:
+        """Make it ours, or refuse. Tells whether files of the bundle may be there already."""
+        if os.path.lexists(self._top) and not os.path.isdir(self._top):
+            raise DestinationInUse(self._top, "is a file")
+        os.makedirs(self._top, exist_ok=True)
+        ours = os.path.isdir(self._path(self._partial))
+        empty = not os.listdir(self._top)
+        if not (empty or ours or force):
+            raise DestinationInUse(self._top)
+        self._make(self._partial)
+        return not empty
+
+    def release(self, descriptor: bytes) -> None:
+        """All is there."""
+        with open(self._path(f"{self._partial}/done"), "wb") as file:
+            file.write(descriptor)
+        os.replace(file.name, self._path(f"{OWN}/{self._bundle.id}.yaml"))
+        shutil.rmtree(self._path(self._partial))
+        if not os.listdir(self._path(f"{OWN}/partial")):
+            os.rmdir(self._path(f"{OWN}/partial"))
+
+    def has(self, entry: Entry) -> bool:
+        """Whether the very file is there. It is read, not trusted."""
+        self._check_above(entry.name)
+        path = self._path(entry.name)
+        try:
+            about = os.lstat(path)
+        except OSError:
+            return False
+        if not stat.S_ISREG(about.st_mode) or about.st_size != entry.size or _hash(path) != entry.hash:
+            return False
+        os.chmod(path, entry.mode)
+        os.utime(path, ns=(entry.mtime, entry.mtime))
+        return True
+
+    def write(self, entry: Entry, data: bytes | memoryview) -> None:
+        """A whole small file."""
+        temporary = self._path(f"{self._partial}/{next(self._numbers)}.new")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            while len(data):
+                data = data[os.write(handle, data) :]
+            self._dress(handle, entry)
+        finally:
+            os.close(handle)
+        self._move(temporary, entry)
+
+    def partial(self, entry: Entry) -> BinaryIO:
+        """The file in which a large one grows, at its beginning."""
+        path = self._path(f"{self._partial}/{entry.hash}-{blake3(entry.name.encode()).hexdigest()[:8]}")
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return open(handle, "r+b", buffering=0)
+
+    def place(self, entry: Entry, file: BinaryIO) -> None:
+        """Give a large file, which is whole and right, its name."""
+        self._dress(file.fileno(), entry)
+        path = self._path(f"{self._partial}/{entry.hash}-{blake3(entry.name.encode()).hexdigest()[:8]}")
+        self._move(path, entry)
+
+    def _dress(self, handle: int, entry: Entry) -> None:
+        os.fchmod(handle, entry.mode)
+        os.utime(handle, ns=(entry.mtime, entry.mtime))
+
+    def _move(self, temporary: str, entry: Entry) -> None:
+        above = entry.name.rpartition("/")[0]
+        self._make(above)
+        os.replace(temporary, self._path(entry.name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._top}/{name}"
+
+    def _make(self, folder: str) -> None:
+        """Make a folder and those above it. What is there in their place must be real folders."""
+        if folder in self._safe:
+            return
+        with self._lock:
+            self._check_above(f"{folder}/", make=True)
+
+    def _check_above(self, name: str, *, make: bool = False) -> None:
+        end = name.find("/")
+        while end > 0:
+            folder = name[:end]
+            if folder not in self._safe:
+                try:
+                    about = os.lstat(self._path(folder))
+                except FileNotFoundError:
+                    if not make:
+                        return
+                    os.mkdir(self._path(folder))
+                else:
+                    if not stat.S_ISDIR(about.st_mode):
+                        kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "no folder"
+                        raise UnsafePath(name.rstrip("/"), folder, kind)
+                self._safe.add(folder)
+            end = name.find("/", end + 1)
 
 
-class _Writer:
-    def __init__(self, destination: Path, partial: Path, progress: Callable[[Entry], None]) -> None:
-        self._destination, self._partial, self._progress = destination, partial, progress
-
-    def __call__(self, entry: Entry, pieces: Iterator[bytes]) -> None:
-        temporary, final = self._partial / uuid4().hex, self._destination / entry.name
-        with temporary.open("xb") as file:
-            for piece in pieces:
-                file.write(piece)
-            os.fchmod(file.fileno(), entry.mode)
-        os.utime(temporary, ns=(entry.mtime, entry.mtime))
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary.rename(final)
-        self._progress(entry)
+def _hash(path: str) -> str:
+    whole = blake3()
+    with open(path, "rb", buffering=0) as file:
+        while data := file.read(1 << 20):
+            whole.update(data)
+    return whole.hexdigest()

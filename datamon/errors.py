@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 
 class ErrorCode(StrEnum):
@@ -32,11 +32,13 @@ class ErrorCode(StrEnum):
     UNFIT_FILE = "UnfitFile"
     SPLIT_FAILED = "SplitFailed"
     DESTINATION_IN_USE = "DestinationInUse"
+    UNSAFE_PATH = "UnsafePath"
     CORRUPT_OBJECT = "CorruptObject"
     CORRUPT_FILE = "CorruptFile"
     STALE_WRITE = "StaleWrite"
     OBJECT_CHANGED = "ObjectChanged"
     STORE_UNREACHABLE = "StoreUnreachable"
+    STORE_REFUSED = "StoreRefused"
     SERVER_UNREACHABLE = "ServerUnreachable"
     NO_WORKER = "NoWorker"
 
@@ -245,7 +247,21 @@ class DestinationInUse(DatamonError):
     what: str = "is not empty"
 
     def __str__(self) -> str:
-        return f"the destination {quoted(self.path)} {self.what}; choose another one"
+        return f"the destination {quoted(self.path)} {self.what}; choose another one, or write into it with --force"
+
+
+@dataclass(eq=False)
+class UnsafePath(DatamonError):
+    """A file of a bundle would be written through something in the destination that is no folder."""
+
+    code = ErrorCode.UNSAFE_PATH
+    exit_code = 4
+    name: str
+    through: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"cannot write {quoted(self.name)}: {quoted(self.through)} in the destination is {self.kind}"
 
 
 @dataclass(eq=False)
@@ -269,7 +285,7 @@ class CorruptFile(DatamonError):
     key: str
 
     def __str__(self) -> str:
-        return f"the content of {quoted(self.name)} in {self.key} does not match its hash; nothing was written for it"
+        return f"the content of {quoted(self.name)} in {self.key} does not match its hash; the file was left out"
 
 
 @dataclass(eq=False)
@@ -311,6 +327,19 @@ class StoreUnreachable(DatamonError):
 
 
 @dataclass(eq=False)
+class StoreRefused(DatamonError):
+    """The store says no, and will go on saying so: wrong credentials, no permission, no such bucket."""
+
+    code = ErrorCode.STORE_REFUSED
+    exit_code = 6
+    store: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"the store {self.store} refuses: {self.why}"
+
+
+@dataclass(eq=False)
 class ServerUnreachable(DatamonError):
     """No Temporal server answers."""
 
@@ -346,13 +375,13 @@ def rebuild(code: str, args: Sequence[Any]) -> DatamonError:
         return Failed(f"{code}: {', '.join(map(str, args))}")
 
 
-_In = TypeVar("_In")
+_Args = ParamSpec("_Args")
 _Out = TypeVar("_Out")
 
 
-def caught(work: Callable[[_In], _Out], item: _In) -> _Out | DatamonError:
+def caught(work: Callable[_Args, _Out], *args: _Args.args, **options: _Args.kwargs) -> _Out | DatamonError:
     """Do some work and return its error instead of raising it: out of a Spark task only a value comes back whole."""
     try:
-        return work(item)
+        return work(*args, **options)
     except DatamonError as error:
         return error

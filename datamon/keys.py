@@ -6,6 +6,8 @@
     vmetadata/  diamonds/{repo}/{diamond}/diamond.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/split.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/bundle-files-{index}.yaml
+                diamonds/{repo}/{diamond}/splits/{split}/slice-{index}.yaml        chunks of a run of a huge file
+                diamonds/{repo}/{diamond}/splits/{split}/names-{digest}.txt        what `--files` listed
     blob/       packs/{xx}/{blake3}    chunks/{xx}/{blake3}    roots/{xx}/{blake3}
 
 `{index}` sorts as text in name order. Of a split it starts with the generation and the digest of the plan
@@ -16,6 +18,8 @@ Of a bundle it is the range and the list within it (`00017-000`), with a `c` in 
 from __future__ import annotations
 
 import re
+
+from blake3 import blake3
 
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 
@@ -77,9 +81,24 @@ def split_index(generation: int, plan: str, part: int) -> str:
     return f"g{generation}-{plan[:8]}-{part:05d}"
 
 
+def slice_index(generation: int, plan: str, name: str, number: int) -> str:
+    """Index of the record that one task of a huge file writes."""
+    return f"g{generation}-{plan[:8]}-{blake3(name.encode()).hexdigest()[:16]}-{number:05d}"
+
+
+def split_slice(name: RepoName, diamond: DiamondId, split: SplitId, index: str) -> str:
+    """The record of one slice of a huge file."""
+    return f"{split_folder(name, diamond, split)}slice-{index}.yaml"
+
+
+def split_names(name: RepoName, diamond: DiamondId, split: SplitId, digest: str) -> str:
+    """The names that a user listed for a split."""
+    return f"{split_folder(name, diamond, split)}names-{digest[:16]}.txt"
+
+
 def split_generation(key: str) -> int | None:
-    """The generation that a split's file list belongs to; None for any other key."""
-    found = re.search(r"/bundle-files-g(\d+)-[^/]*\.yaml$", key)
+    """The generation that a split's file list or slice belongs to; None for any other key."""
+    found = re.search(r"/(?:bundle-files|slice)-g(\d+)-[^/]*\.yaml$", key)
     return int(found[1]) if found else None
 
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from blake3 import blake3
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -33,7 +35,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.spark import Progress
 from activities.wire import from_wire
-from datamon import catalog, model
+from datamon import catalog, keys, model
 from datamon.errors import (
     BadUsage,
     DatamonError,
@@ -46,7 +48,9 @@ from datamon.errors import (
 from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, new_id, plain_text, repo_name, split_id
 from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState
 from datamon.settings import Settings
-from starter.connect import connect, need_worker, unreachable
+from datamon.sources import is_remote, name_pattern, sorted_names
+from datamon.stores import create_same, s3_location
+from starter.connect import connect, need_worker, polled, unreachable
 from workflows.diamond import ASK_AGAIN, DiamondWorkflow
 from workflows.messages import (
     AddSplit,
@@ -89,6 +93,21 @@ class Datamon:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing to close: a Temporal client is its event loop's, and stores hold nothing open."""
+
+    @asynccontextmanager
+    async def serving_host(self) -> AsyncIterator[bool]:
+        """See to it that uploads from this host are served: by this process while the block runs, if by nobody else.
+
+        Tells whether it is this process.
+        """
+        queue = host_queue(self.settings.host)
+        if await polled(self.client, queue):
+            yield False
+            return
+        from worker.service import serving
+
+        async with serving(self.client, self.settings, [queue]):
+            yield True
 
 
 class Repos:
@@ -162,12 +181,18 @@ class Diamonds:
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """How to add a split. An `id` that is given must be known already, unless `create` says it is yours to choose."""
+    """How to add a split. An `id` that is given must be known already, unless `create` says it is yours to choose.
+
+    `files` is a list of names below the path, one a line; `name_filter` a regular expression. Only what both let
+    through is uploaded.
+    """
 
     id: str | None = None
     create: bool = False
     tag: str | None = None
     skip_on_error: bool = False
+    files: bytes | None = None
+    name_filter: str = ""
 
 
 class Diamond:
@@ -202,7 +227,10 @@ class Diamond:
             raise await self.explained(error) from error
 
     async def add(self, path: str | Path, options: SplitOptions | None = None) -> Split:
-        """Add what is at a path of this machine. Returns once the diamond has accepted it; the upload goes on."""
+        """Add what is at a path of this machine or at an s3:// URL.
+
+        Returns once the diamond has accepted it; the upload goes on.
+        """
         [split] = await self.add_all([path], options)
         return split
 
@@ -211,29 +239,42 @@ class Diamond:
         options, settings = options or SplitOptions(), self._datamon.settings
         if options.id is not None and len(paths) > 1:
             raise BadUsage("one split id cannot stand for several paths")
-        queue = host_queue(settings.host)
+        if options.name_filter:
+            name_pattern(options.name_filter)
+        ids = [split_id(options.id if options.id is not None else new_id()) for _ in paths]
         adds = [
             AddSplit(
-                split=split_id(options.id if options.id is not None else new_id()),
+                split=split,
                 request=new_id(),
-                path=plain_text("path", str(Path(path).absolute())),
-                queue=queue,
+                path=_location(path),
+                queue=TASK_QUEUE if is_remote(str(path)) else host_queue(settings.host),
                 host=settings.host,
                 contributor=settings.contributor,
                 tag=plain_text("tag", options.tag if options.tag is not None else settings.host),
                 skip_on_error=options.skip_on_error,
                 must_exist=options.id is not None and not options.create,
+                files=await self._stored_names(split, options.files),
+                name_filter=plain_text("name filter", options.name_filter),
             )
-            for path in paths
+            for split, path in zip(ids, paths, strict=True)
         ]
-        await self.described()
-        await need_worker(self._datamon.client, TASK_QUEUE, queue)
+        await need_worker(self._datamon.client, TASK_QUEUE, *{add.queue for add in adds})
         try:
             for start in range(0, len(adds), BATCH):
                 await self.handle.signal(DiamondWorkflow.add, adds[start : start + BATCH])
             return [await self._accepted(add) for add in adds]
         except RPCError as error:
             raise await self.explained(error, "no split can be added any more") from error
+
+    async def _stored_names(self, split: SplitId, names: bytes | None) -> str:
+        """A list of names may be long, so it goes by the store, and only its key to the workflow."""
+        if names is None:
+            return ""
+        body = sorted_names(names)
+        key = keys.split_names(self.repo, self.id, split, blake3(body).hexdigest())
+        await self.described()
+        await asyncio.to_thread(create_same, self._datamon.context.vmetadata, key, body)
+        return key
 
     async def _accepted(self, add: AddSplit) -> Split:
         """A signal cannot refuse, so ask whether the diamond took it."""
@@ -243,6 +284,10 @@ class Diamond:
         if status.refused is not None and status.refused.request == add.request:
             raise status.refused.error()
         raise Failed(f"diamond {self.id} did not take split {add.split}; add it again")
+
+    def split(self, split: str) -> Split:
+        """A split that was added before."""
+        return Split(self._datamon, self, split_id(split))
 
     async def split_status(self, split: SplitId) -> SplitStatus:
         """One split as the diamond sees it."""
@@ -312,10 +357,17 @@ class Diamond:
         return Failed(f"diamond {self.id} is {diamond.state} in the store, but this Temporal server does not know it")
 
 
+def _location(path: str | Path) -> str:
+    if is_remote(str(path)):
+        s3_location(str(path))
+        return plain_text("path", str(path))
+    return plain_text("path", str(Path(path).absolute()))
+
+
 class Split:
     """A split, from afar."""
 
-    def __init__(self, datamon: Datamon, diamond: Diamond, split: SplitId, request: str) -> None:
+    def __init__(self, datamon: Datamon, diamond: Diamond, split: SplitId, request: str | None = None) -> None:
         self._datamon, self._diamond, self.id, self._request = datamon, diamond, split, request
 
     @property
@@ -352,7 +404,9 @@ class Split:
         """A diamond starts a limited number of splits at once; the others have no workflow yet."""
         while True:
             status = await self._status()
-            if status.request != self._request:
+            if not status.known:
+                raise NotFound("split", self.id)
+            if self._request is not None and status.request != self._request:
                 raise SplitFailed(self.id, "it was added again")
             if status.started:
                 return

@@ -83,6 +83,14 @@ async def has_worker(client: Client, queue: str) -> bool:
     return bool(answer.pollers)
 
 
+async def polled(client: Client, queue: str) -> bool:
+    """The same, for callers who have their own sentence for a server that does not answer."""
+    try:
+        return await has_worker(client, queue)
+    except RPCError as error:
+        raise unreachable(client, error) from error
+
+
 async def need_worker(client: Client, *queues: str, patience: float = WORKER_SECONDS) -> None:
     """NoWorker, rather than waiting for ever, where nobody would do the work. One that is just starting may come."""
     deadline = asyncio.get_running_loop().time() + patience

@@ -10,7 +10,7 @@ import msgspec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_NUMBERS = frozenset({"FILES", "BYTES", "SIZE", "CONFLICTS"})
+_NUMBERS = frozenset({"FILES", "BYTES", "STORED", "SIZE", "CONFLICTS"})
 _FORMATS = ("table", "json", "yaml")
 
 

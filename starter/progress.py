@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
     from activities.spark import Progress
-    from datamon.model import Bundle, Entry
+    from datamon.model import Bundle
 
 
 @contextmanager
@@ -34,19 +34,19 @@ def upload_bar() -> Iterator[Callable[[Progress | None], None] | None]:
 
 
 @contextmanager
-def download_bar(bundle: Bundle) -> Iterator[Callable[[Entry], None]]:
-    """A bar for a download, moved by calling what it gives with each file that has come."""
+def download_bar(bundle: Bundle) -> Iterator[Callable[[int, int], None]]:
+    """A bar for a download, moved by calling what it gives with the (files, bytes) that have come."""
     with _bar() as bar:
         if bar is None:
-            yield lambda _: None
+            yield lambda _files, _bytes: None
             return
         task = bar.add_task("download", total=max(bundle.bytes, 1), files="")
         done = 0
 
-        def show(entry: Entry) -> None:
+        def show(files: int, size: int) -> None:
             nonlocal done
-            done += 1
-            bar.update(task, advance=entry.size, files=f"{done:,}/{bundle.files:,} files")
+            done += files
+            bar.update(task, advance=size, files=f"{done:,}/{bundle.files:,} files")
 
         yield show
 
@@ -57,13 +57,14 @@ def _bar() -> Iterator[Bar | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.fields[files]}"),
         DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

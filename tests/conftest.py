@@ -14,6 +14,7 @@ import pytest
 
 from datamon.settings import Settings, is_held
 from starter.client import Datamon
+from tests.servers import s3_server
 from worker.spark import SparkRuntime
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
@@ -89,6 +90,22 @@ def stack(tmp_path_factory):
     yield command
     command("down")
     assert not is_held(command.home)
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    """A running S3 server. Its credentials are in the environment of the tests, and of what they start."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        os.environ.update(server.environment)
+        yield server
+        for name in server.environment:
+            del os.environ[name]
+
+
+@pytest.fixture
+def place(s3):
+    """An s3:// URL of a test's own."""
+    return s3.new_place()
 
 
 @pytest.fixture(scope="session")

@@ -136,6 +136,6 @@ def _await_end(jvm: subprocess.Popen[bytes]) -> None:
 def _warm(number: int) -> int:
     """Make a Python worker of Spark import what the tasks need."""
     import datamon.commit
-    import datamon.content
+    import datamon.upload
 
-    return number + len(datamon.commit.__name__) + len(datamon.content.__name__)
+    return number + len(datamon.commit.__name__) + len(datamon.upload.__name__)

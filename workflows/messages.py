@@ -51,6 +51,8 @@ class AddSplit:
     tag: str = ""
     skip_on_error: bool = False
     must_exist: bool = False  # the caller gave an id it had got before
+    files: str = ""  # the key of a list of names
+    name_filter: str = ""
 
 
 @dataclass(frozen=True)

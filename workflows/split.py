@@ -13,8 +13,9 @@ with workflow.unsafe.imports_passed_through():
     from activities.upload import UploadActivities, UploadReport, UploadSplit
     from activities.wire import from_wire, to_wire
     from datamon.errors import DatamonError, Failed
+    from datamon.ids import BundleId
     from datamon.model import Split, SplitState, instant
-    from datamon.plan import Source
+    from datamon.sources import Source
     from workflows.details import table
     from workflows.messages import Refusal, SplitInput, SplitReport
     from workflows.names import STATE, TASK_QUEUE, diamond_workflow
@@ -45,10 +46,10 @@ class SplitWorkflow:
 
     async def _live(self) -> SplitReport:
         try:
-            await self._start()
+            base = await self._start()
             if self._stopped is not None:
                 raise asyncio.CancelledError
-            self._uploading = asyncio.ensure_future(self._upload())
+            self._uploading = asyncio.ensure_future(self._upload(base))
             report = self._done(await self._uploading)
         except (ActivityError, asyncio.CancelledError) as error:
             report = self._failed(error)
@@ -79,29 +80,30 @@ class SplitWorkflow:
         """Where this generation stands."""
         return self._state
 
-    async def _upload(self) -> UploadReport:
-        order, options = self._order, self._order.options
+    async def _upload(self, base: BundleId | None) -> UploadReport:
+        order, options, add = self._order, self._order.options, self._order.add
         return await workflow.execute_activity_method(
             UploadActivities.upload_split,
             UploadSplit(
                 order.repo,
                 order.diamond,
-                order.add.split,
+                add.split,
                 order.generation,
-                Source(order.add.path, order.add.skip_on_error),
+                Source(add.path, add.skip_on_error, add.files, add.name_filter),
+                base,
             ),
-            task_queue=order.add.queue,
+            task_queue=add.queue,
             start_to_close_timeout=timedelta(days=options.spark_days),
             heartbeat_timeout=timedelta(seconds=options.heartbeat_seconds),
             retry_policy=options.retry,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=f"upload {order.add.path} on {order.add.host}",
+            summary=f"upload {add.path} on {add.host}",
         )
 
-    async def _start(self) -> None:
+    async def _start(self) -> BundleId | None:
         order = self._order
         started = instant(workflow.time_ns())
-        await workflow.execute_activity_method(
+        return await workflow.execute_activity_method(
             MetadataActivities.start_split,
             Split(
                 id=order.add.split,

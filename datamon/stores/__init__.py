@@ -6,9 +6,18 @@ from dataclasses import dataclass
 
 from datamon.errors import BadUsage
 from datamon.stores.directory import DirectoryStore
-from datamon.stores.protocol import ObjectStore, Versioned, create_same
+from datamon.stores.protocol import ObjectStore, Versioned, create_same, s3_location
 
-__all__ = ["Context", "DirectoryStore", "ObjectStore", "Versioned", "create_same", "open_context", "open_store"]
+__all__ = [
+    "Context",
+    "DirectoryStore",
+    "ObjectStore",
+    "Versioned",
+    "create_same",
+    "open_context",
+    "open_store",
+    "s3_location",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +30,14 @@ class Context:
 
 
 def open_store(url: str) -> ObjectStore:
-    """The store that a URL or path names."""
+    """The store that a URL or path names. boto3 is loaded only where it is needed: that takes a third of a second."""
     scheme, colon, _ = url.partition("://")
+    if colon and scheme == "s3":
+        from datamon.stores.s3 import S3Store
+
+        return S3Store(url)
     if colon and scheme != "file":
-        raise BadUsage(f"{url!r} is not a store this datamon can use; give a directory")
+        raise BadUsage(f"{url!r} is not a store this datamon can use; give a directory or s3://bucket/prefix")
     return DirectoryStore(url.removeprefix("file://"))
 
 

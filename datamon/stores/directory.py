@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from blake3 import blake3
 
-from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreUnreachable, why
+from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreRefused, StoreUnreachable, why
 from datamon.stores.protocol import Versioned
 
 _PRIVATE = ".datamon-store"  # temporary files and the lock; no key starts with it
@@ -123,8 +123,9 @@ class DirectoryStore:
         except OSError as error:
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: OSError) -> StoreUnreachable:
-        return StoreUnreachable(self.url, why(error))
+    def _unreachable(self, error: OSError) -> StoreUnreachable | StoreRefused:
+        kind = StoreRefused if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else StoreUnreachable
+        return kind(self.url, why(error))
 
     @contextmanager
     def _temporary(self, body: bytes) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from datamon.errors import AlreadyExists
+from datamon.errors import AlreadyExists, BadUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,15 @@ class ObjectStore(Protocol):
     - an object is there whole or not at all, also after a crash;
     - a read sees every write that has returned;
     - of many concurrent `create`s of a key exactly one succeeds; likewise of many `replace`s of one version;
-    - listings are complete and in the order of the keys' UTF-8 bytes.
+    - listings are complete.
 
     A missing object is NotFound("object", key), a store that cannot be used now is StoreUnreachable.
     """
 
-    url: str
+    @property
+    def url(self) -> str:
+        """Where it is, as a user writes it."""
+        ...
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """The object's bytes, or as many of the asked-for range as there are."""
@@ -61,12 +64,21 @@ class ObjectStore(Protocol):
         ...
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """Every key that starts with the prefix, in order."""
+        """Every key that starts with the prefix, once, in whatever order the store keeps them."""
         ...
 
     def folders(self, prefix: str) -> Iterator[str]:
         """The names directly below a prefix that ends in `/`, in order, without reading what is in them."""
         ...
+
+
+def s3_location(url: str) -> tuple[str, str]:
+    """The bucket and the prefix, empty or ending in `/`, that s3://bucket/prefix names."""
+    bucket, _, path = url.removeprefix("s3://").partition("/")
+    path = path.strip("/")
+    if not url.startswith("s3://") or not bucket or "//" in path:
+        raise BadUsage(f"{url!r} is no S3 location; write it as s3://bucket/prefix")
+    return bucket, f"{path}/" if path else ""
 
 
 def create_same(store: ObjectStore, key: str, body: bytes) -> None:

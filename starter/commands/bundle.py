@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
 from datamon import catalog
-from datamon.download import bundle_entries, download
-from datamon.errors import BadUsage, counted
+from datamon.download import Wanted, bundle_entries, cat, download, find
+from datamon.errors import BadUsage, DatamonError, counted
 from datamon.ids import BundleId, RepoName
-from datamon.names import prefixed
+from datamon.names import just, order, prefixed
 from datamon.settings import Settings
-from starter.commands.options import bundle_option, repo_option
-from starter.output import amount, format_option, one_format_option, print_listing, print_one, say, seconds
+from datamon.sources import name_pattern
+from starter.commands.adding import check_source, serving_source, tell_split, watched
+from starter.commands.options import bundle_option, repo_option, source_options
+from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, say, seconds
 from starter.progress import download_bar
 
 
 @click.group()
 def bundle() -> None:
-    """List, show and download bundles."""
+    """Make, list, show and download bundles."""
+
+
+def _destination_option(about: str) -> Callable[[Command], Command]:
+    return click.option("--destination", default=None, help=about)
 
 
 @bundle.group(name="list", invoke_without_command=True)
@@ -75,17 +86,101 @@ def get(repo: RepoName, bundle: BundleId, format: str) -> None:
     print_one(catalog.get_bundle(Settings.load().context(), repo, bundle), format)
 
 
-@bundle.command(name="download")
-@repo_option()
-@bundle_option()
-@click.option("--destination", required=True, type=click.Path(path_type=Path), help="A folder that is empty or new.")
-def download_bundle(repo: RepoName, bundle: BundleId, destination: Path) -> None:
-    """Write all files of a bundle into a folder, each verified against its hash.
+@bundle.group(name="download", invoke_without_command=True)
+@repo_option(required=False)
+@bundle_option(required=False)
+@_destination_option("A folder that is empty or new, or holds this download half done.")
+@click.option("--name-filter", default="", help="Only names in which this regular expression is found.")
+@click.option("--force", is_flag=True, help="Write into a folder that holds other files, over those of the same name.")
+@click.pass_context
+def download_group(
+    ctx: click.Context,
+    repo: RepoName | None,
+    bundle: BundleId | None,
+    destination: str | None,
+    name_filter: str,
+    *,
+    force: bool,
+) -> None:
+    """Write the files of a bundle into a folder, each verified against its hash.
+
+    An interrupted download goes on where it was when the same command is given again.
 
     Example: datamon bundle download --repo weather --bundle $bundle --destination ./march
     """
+    if ctx.invoked_subcommand is not None:
+        return
+    for value, option in ((repo, "--repo"), (bundle, "--bundle"), (destination, "--destination")):
+        if value is None:
+            raise BadUsage(f"Missing option '{option}'.")
+    assert repo is not None
+    assert bundle is not None
+    assert destination is not None
+    wanted = Wanted(passes=name_pattern(name_filter).search) if name_filter else Wanted()
+    _download(repo, bundle, Path(destination), wanted, force=force)
+
+
+@download_group.command(name="file")
+@repo_option()
+@bundle_option()
+@click.option("--file", "name", required=True, help="The name of the file in the bundle.")
+@_destination_option("A folder to write it into, under its name; by default it goes to stdout.")
+@click.option("--force", is_flag=True, help="Write into a folder that holds other files.")
+def download_file(repo: RepoName, bundle: BundleId, name: str, destination: str | None, *, force: bool) -> None:
+    """Write one file of a bundle to stdout, or into a folder.
+
+    Example: datamon bundle download file --repo weather --bundle $bundle --file 2026/03/day-1.csv > day-1.csv
+    """
+    context = Settings.load().context()
+    if destination in (None, "-"):
+        cat(context, catalog.get_bundle(context, repo, bundle), name, sys.stdout.buffer)
+        return
+    find(context, catalog.get_bundle(context, repo, bundle), name)
+    _download(repo, bundle, Path(destination or ""), Wanted(just(order(name))), force=force)
+
+
+def _download(repo: RepoName, bundle: BundleId, destination: Path, wanted: Wanted, *, force: bool) -> None:
     context = Settings.load().context()
     found = catalog.get_bundle(context, repo, bundle)
     with download_bar(found) as show:
-        download(context, found, destination, show)
-    say(f"{counted(found.files, 'file')}, {amount(found.bytes)} in {destination}")
+        try:
+            fetched = download(context, found, destination, wanted, force=force, progress=show)
+        except KeyboardInterrupt:
+            say(f"what has come is in {destination}; the same command again goes on from there")
+            raise
+    kept = f", {counted(fetched.kept, 'file')} of them there already" if fetched.kept else ""
+    say(f"{counted(fetched.files, 'file')}, {amount(fetched.bytes)} in {destination}{kept}")
+
+
+@bundle.command()
+@repo_option()
+@source_options
+@click.option("--message", required=True, help="What this version is, in a sentence.")
+def upload(
+    repo: RepoName, path: str, files: BinaryIO | None, name_filter: str, message: str, *, skip_on_error: bool
+) -> None:
+    """Make a bundle of what one machine has, and print its id: a diamond with one split, committed.
+
+    Example: datamon bundle upload --repo weather --path ./march --message "March, corrected"
+    """
+    check_source(path)
+
+    async def run() -> None:
+        from starter.client import Datamon, SplitOptions
+
+        names = files.read() if files is not None else None
+        options = SplitOptions(skip_on_error=skip_on_error, files=names, name_filter=name_filter)
+        async with await Datamon.connect() as datamon, serving_source(datamon, path):
+            diamond = await datamon.diamonds.initialize(repo, tag="bundle upload")
+            try:
+                tell_split(await watched(await diamond.add(path, options)), path)
+                answer = await diamond.commit(message)
+            except BaseException as error:
+                reason = "interrupted" if isinstance(error, asyncio.CancelledError) else str(error)
+                with suppress(DatamonError):
+                    await diamond.cancel(f"bundle upload: {reason}")
+                raise
+        click.echo(answer.bundle)
+        say(f"bundle {answer.bundle}: {counted(answer.files, 'file')}, {amount(answer.bytes)}")
+
+    asyncio.run(run())

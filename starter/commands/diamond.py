@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 import click
 
 from datamon import catalog
-from datamon.errors import BadUsage, SourceMissing, SourceUnreadable, counted, quoted, why
+from datamon.errors import BadUsage, counted
 from datamon.ids import DiamondId, RepoName, SplitId, new_id
 from datamon.model import ConflictMode, Order, SplitState
 from datamon.settings import Settings
-from starter.commands.options import diamond_option, repo_option, split_option
+from datamon.sources import is_remote
+from starter.commands.adding import check_source, on_interrupt, pace, serving_source, tell_split, watched, with_progress
+from starter.commands.options import diamond_option, repo_option, source_options, split_option
 from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, say, seconds
-
-if TYPE_CHECKING:
-    from starter.client import Split
-    from workflows.messages import SplitReport
 
 
 @click.group()
@@ -60,11 +55,10 @@ def _add_options(command: Command) -> Command:
         [
             repo_option(),
             diamond_option(),
-            click.option("--path", required=True, help="The folder or file to upload, on this machine."),
+            source_options,
             split_option(about="Run this split again instead of adding a new one."),
             click.option("--create", is_flag=True, help="With --split: the id is new, and mine to choose."),
             click.option("--split-tag", default=None, help="A note on the split. By default the host name."),
-            click.option("--skip-on-error", is_flag=True, help="Leave out what cannot be uploaded, and count it."),
             click.option("--detach", is_flag=True, help="Return once the diamond has accepted the split."),
         ]
     ):
@@ -98,6 +92,8 @@ def _add(
     repo: RepoName,
     diamond: DiamondId,
     path: str,
+    files: BinaryIO | None,
+    name_filter: str,
     split: SplitId | None,
     split_tag: str | None,
     *,
@@ -107,69 +103,24 @@ def _add(
 ) -> None:
     if create and split is None:
         raise BadUsage("--create goes with --split: it says that the id given there is new")
-    _check_source(path)
+    check_source(path)
 
     async def run() -> None:
         from starter.client import Datamon, SplitOptions
 
-        async with await Datamon.connect() as datamon:
-            chosen = split or new_id()
-            options = SplitOptions(chosen, create or split is None, split_tag, skip_on_error)
-            with _on_interrupt(f"split {chosen} may have been accepted; `datamon diamond split list` shows it if so"):
+        chosen = split or new_id()
+        names = files.read() if files is not None else None
+        options = SplitOptions(chosen, create or split is None, split_tag, skip_on_error, names, name_filter)
+        async with await Datamon.connect() as datamon, serving_source(datamon, path, detach=detach):
+            with on_interrupt(f"split {chosen} may have been accepted; `datamon diamond split list` shows it if so"):
                 added = await datamon.diamonds.get(repo, diamond).add(path, options)
             click.echo(added.id)
             sys.stdout.flush()  # a restarted container needs it even if we are killed now
             if not detach:
-                with _on_interrupt(f"split {added.id} goes on; `datamon diamond split list` shows how it ends"):
-                    _tell(await _watched(added), path)
+                with on_interrupt(f"split {added.id} goes on; `datamon diamond split list` shows how it ends"):
+                    tell_split(await watched(added), path)
 
     asyncio.run(run())
-
-
-@contextmanager
-def _on_interrupt(remark: str) -> Iterator[None]:
-    """Say what a Ctrl-C does not stop."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        say(remark)
-        raise
-
-
-def _check_source(path: str) -> None:
-    """Say at once what can be seen from here; the worker looks again, and at every file."""
-    try:
-        with os.scandir(path):
-            pass
-    except NotADirectoryError:
-        if not os.access(path, os.R_OK):
-            raise SourceUnreadable(path, "permission denied") from None
-    except FileNotFoundError:
-        raise SourceMissing(path) from None
-    except OSError as error:
-        raise SourceUnreadable(path, why(error)) from error
-
-
-async def _watched(split: Split) -> SplitReport:
-    """The split's report; on a terminal, with a progress bar until it comes."""
-    from starter.progress import upload_bar
-
-    result = asyncio.ensure_future(split.result())
-    with upload_bar() as show:
-        while show is not None and not (await asyncio.wait([result], timeout=0.5))[0]:
-            show(await split.progress())
-        return await result
-
-
-def _tell(report: SplitReport, path: str) -> None:
-    sizes = f"{amount(report.bytes)}, {amount(report.stored)} newly stored"
-    say(f"split {report.split}: {counted(report.files, 'file')}, {sizes}")
-    for name in report.reserved:
-        say(f"skipped {name}: it is datamon's own")
-    if report.skipped:
-        say(f"skipped {counted(report.skipped, 'thing')} that cannot be uploaded")
-    if not report.files:
-        say(f"{quoted(path)} holds no files, so the split is empty")
 
 
 @split.command(name="list")
@@ -181,22 +132,40 @@ def list_splits(repo: RepoName, diamond: DiamondId, format: str) -> None:
 
     Example: datamon diamond split list --repo weather --diamond $diamond
     """
+    splits = list(catalog.splits(Settings.load().context(), repo, diamond))
     print_listing(
-        catalog.splits(Settings.load().context(), repo, diamond),
+        with_progress(splits),
         format,
-        ("SPLIT", "STATE", "TAG", "STARTED", "ENDED", "FILES", "BYTES", "SOURCE", "REASON"),
+        ("SPLIT", "STATE", "TAG", "STARTED", "ENDED", "FILES", "BYTES", "STORED", "SOURCE", "NOTE"),
         lambda s: (
-            s.id,
-            s.state,
-            s.tag,
-            seconds(s.started),
-            seconds(s.ended),
-            s.files,
-            s.bytes,
-            f"{s.host}:{s.source}",
-            s.reason,
+            s["id"],
+            s["state"],
+            s["tag"],
+            seconds(s["started"]),
+            seconds(s["ended"]),
+            s["files"],
+            s["bytes"],
+            s["stored"],
+            s["source"] if is_remote(s["source"]) else f"{s['host']}:{s['source']}",
+            s["reason"] or pace(s["progress"]),
         ),
     )
+
+
+@split.command(name="get")
+@repo_option()
+@diamond_option()
+@split_option(required=True)
+@one_format_option
+def get_split(repo: RepoName, diamond: DiamondId, split: SplitId, format: str) -> None:
+    """Show one split, and while it runs, how far it is.
+
+    Example: datamon diamond split get --repo weather --diamond $diamond --split $split
+    """
+    context = Settings.load().context()
+    catalog.get_diamond(context, repo, diamond)
+    [found] = with_progress([catalog.get_split(context, repo, diamond, split)])
+    print_one(found, format)
 
 
 @diamond.command(name="list")
@@ -287,7 +256,7 @@ def commit(
         from starter.client import Datamon
 
         async with await Datamon.connect() as datamon:
-            with _on_interrupt("a commit that was accepted goes on; `datamon diamond get` shows how it ends"):
+            with on_interrupt("a commit that was accepted goes on; `datamon diamond get` shows how it ends"):
                 answer = await datamon.diamonds.get(repo, diamond).commit(
                     message, chosen[0] if chosen else ConflictMode.KEEP, Order(order), wait=wait, splits=splits
                 )

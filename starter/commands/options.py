@@ -32,6 +32,20 @@ def split_option(*, required: bool = False, about: str = "Id of the split.") -> 
     return _id("--split", "--split-id", "split", check=split_id, required=required, about=about)
 
 
-def bundle_option() -> Callable[[Command], Command]:
+def source_options(command: Command) -> Command:
+    """What to upload, and what of it."""
+    for option in reversed(
+        [
+            click.option("--path", required=True, help="A folder or file of this machine, or s3://bucket/prefix."),
+            click.option("--files", type=click.File("rb"), help="Only the names in this list, one a line; - is stdin."),
+            click.option("--name-filter", default="", help="Only names in which this regular expression is found."),
+            click.option("--skip-on-error", is_flag=True, help="Leave out what cannot be uploaded, and count it."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def bundle_option(*, required: bool = True) -> Callable[[Command], Command]:
     """`--bundle`."""
-    return _id("--bundle", check=bundle_id, required=True, about="Id of the bundle.")
+    return _id("--bundle", check=bundle_id, required=required, about="Id of the bundle.")

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from datamon.filelist import MAX_ENTRIES
 from datamon.names import order
-from datamon.plan import LARGE_PART, PIECE_COST, SMALL_PART, Found, Source, cut, gather, make_plan, walk
+from datamon.plan import LARGE_PART, PIECE_COST, SMALL_PART, cut, gather, make_plan
+from datamon.sources import Found, Source, open_tree
 from tests.property.strategies import names
 
 sizes = st.integers(0, 1 << 12) | st.integers(0, 64 << 20)
@@ -53,11 +54,11 @@ def test_a_walk_is_in_name_order_and_any_cut_of_it_gives_the_same(paths):
                 path.write_text("/".join(parts))
             except OSError:  # a file is in the way of a folder, or the other way round
                 continue
-        source = Source(folder)
-        everything = list(walk(source))
+        source = open_tree(Source(folder))
+        everything = list(source.walk())
         assert [f.name for f in everything] == sorted((f.name for f in everything), key=order)
         on_disk = [os.path.relpath(os.path.join(d, f), folder) for d, _, fs in os.walk(folder) for f in fs]
         assert sorted(f.name for f in everything) == sorted(on_disk)
         plan = make_plan(source, 2)
-        assert [f for part in plan.parts for f in walk(source, part.names)] == everything
+        assert [f for part in plan.parts for f in source.walk(part.names)] == everything
         assert plan == make_plan(source, 2)

@@ -22,7 +22,7 @@ from datamon.errors import (
 )
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.model import ConflictMode, Contributor, Diamond, DiamondState, Order, Split, SplitState, TakenSplit
-from datamon.plan import Source
+from datamon.sources import Source
 from datamon.stores import open_context
 
 R, D, S, ADA = RepoName("r"), DiamondId("d"), SplitId("s"), Contributor("Ada")

@@ -2,18 +2,25 @@
 
 import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from blake3 import blake3
 
 from datamon import content, keys
-from datamon.content import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Upload, upload_part
-from datamon.errors import SourceChanged
+from datamon.content import CHUNK_BYTES, GAP_BYTES, PACK_BYTES, SMALL_BYTES
+from datamon.errors import CorruptObject, SourceChanged
 from datamon.filelist import FileList
 from datamon.ids import DiamondId, RepoName, SplitId
-from datamon.names import EVERYTHING
-from datamon.plan import Part, Source, make_plan, walk
+from datamon.known import Base
+from datamon.model import Entry
+from datamon.names import EVERYTHING, NameRange
+from datamon.plan import SLICE_BYTES, Part, make_plan
+from datamon.sources import Source, open_tree
 from datamon.stores import open_context
+from datamon.upload import AT_ONCE, Upload, upload_part, upload_slice
+from tests.unit.test_download import bundle_of
 
 
 @pytest.fixture
@@ -29,23 +36,36 @@ def tree(tmp_path):
 
 def upload(tree, context, generation=1, clock=lambda: 7, **options):
     source = Source(str(tree), **options)
-    plan = make_plan(source, 2)
+    plan = make_plan(open_tree(source, context), 2)
     shared = Upload(RepoName("r"), DiamondId("d"), SplitId("s"), generation, plan.digest, source, context)
-    return [upload_part(part, shared, clock) for part in plan.parts]
+    slices = [upload_slice(piece, shared) for piece in plan.slices]
+    parts = [upload_part(part, shared, clock=clock) for part in plan.parts]
+    return [*slices, *parts]
 
 
 def lists(context):
-    return [FileList(key, context.vmetadata.get(key)) for key in context.vmetadata.keys("")]
+    keys = [key for key in context.vmetadata.keys("") if "bundle-files" in key]
+    return [FileList(key, context.vmetadata.get(key)) for key in keys]
 
 
 def contents(context):
     """Every file of every list, read back."""
     read = {}
     for found in lists(context):
-        pairs = iter([(entry, found.packs[entry.at[0]] if entry.at else None) for entry in found.entries()])
-        for span in content.spans(pairs):
-            content.fetch(span, context.blob, lambda entry, pieces: read.update({entry.name: b"".join(pieces)}))
+        located = [(entry, found.packs[entry.at[0]] if entry.at else None) for entry in found.entries()]
+        for what in content.spans(located):
+            read |= span_contents(what, context) if isinstance(what, content.Span) else large_content(what, context)
     return read
+
+
+def span_contents(span, context):
+    return {entry.name: bytes(data) for entry, data in content.read_span(span, context.blob)}
+
+
+def large_content(entry, context):
+    with ThreadPoolExecutor(2) as threads:
+        root = content.read_root(entry, context.blob)
+        return {entry.name: b"".join(content.read_verified(entry, root, context.blob, threads))}
 
 
 def test_small_files_share_a_pack_and_come_back(tree, context):
@@ -75,7 +95,7 @@ def test_packs_are_filled_up_to_their_size(tree, context):
     for number in range(14):
         (tree / f"{number:02d}").write_bytes(rng.randbytes(SMALL_BYTES - 1))
     source = Source(str(tree))
-    whole = sum(found.fingerprint for found in walk(source)) % (1 << 128)
+    whole = sum(found.fingerprint for found in open_tree(source).walk()) % (1 << 128)
     shared = Upload(RepoName("r"), DiamondId("d"), SplitId("s"), 1, "plan", source, context)
     upload_part(Part(0, EVERYTHING, 14, 14 * (SMALL_BYTES - 1), whole), shared)
     sizes = [len(context.blob.get(key)) for key in context.blob.keys("packs/")]
@@ -145,7 +165,7 @@ def test_a_changed_source_writes_beside_the_old_list(tree, context):
 def test_a_file_that_changes_after_planning_is_named(tree, context):
     (tree / "a").write_bytes(b"x")
     source = Source(str(tree))
-    plan = make_plan(source, 2)
+    plan = make_plan(open_tree(source), 2)
     (tree / "a").write_bytes(b"longer")
     shared = Upload(RepoName("r"), DiamondId("d"), SplitId("s"), 1, plan.digest, source, context)
     with pytest.raises(SourceChanged, match="'a' changed"):
@@ -169,7 +189,7 @@ class ChangedWhileRead:
 
 
 def test_a_file_that_changes_while_it_is_read_is_named_and_not_listed(tree, context):
-    (tree / "big").write_bytes(bytes(2 * CHUNK_BYTES))
+    (tree / "big").write_bytes(b"".join(bytes([n]) * CHUNK_BYTES for n in range(AT_ONCE + 2)))
     slow = replace(context, blob=ChangedWhileRead(context.blob, tree / "big"))
     with pytest.raises(SourceChanged, match="'big' changed"):
         upload(tree, slow)
@@ -183,5 +203,102 @@ def test_the_bytes_of_a_root(tree, context):
     chunks = sorted(key.rpartition("/")[2] for key in context.blob.keys("chunks/"))
     text = context.blob.get(root).decode()
     assert text.startswith("version: 1\nsize: 16777217\nchunk: 16777216\nchunks:\n- ")
-    assert sorted(content.root_chunks(text.encode())) == chunks
+    assert sorted(content.Root.read(root, text.encode()).chunks) == chunks
     assert keys.root(root.rpartition("/")[2]) == root
+
+
+def test_a_huge_file_is_stored_by_several_tasks(tree, context):
+    with (tree / "huge").open("wb") as file:
+        for number in range(3):
+            file.seek(number * SLICE_BYTES)
+            file.write(bytes([number + 1]))
+        file.truncate(2 * SLICE_BYTES + 5)
+    reports = upload(tree, context)
+    assert len(reports) == 3 + 1
+    assert [report.files for report in reports] == [0, 0, 0, 1]
+    [entry] = lists(context)[0].entries()
+    whole = blake3()
+    whole.update_mmap(tree / "huge")
+    assert entry.hash == whole.hexdigest()
+    assert len(content.read_root(entry, context.blob).chunks) == 33
+    again = upload(tree, context)
+    assert all(report.resumed for report in again)
+    assert sum(report.stored for report in reports) < 5 * CHUNK_BYTES, "empty chunks are stored once"
+    for key in list(context.vmetadata.keys()):
+        if "bundle-files" in key:
+            context.vmetadata.delete(key)
+    assert [report.resumed for report in upload(tree, context)] == [True, True, True, False]
+
+
+def test_progress_is_told_while_files_are_stored(tree, context):
+    (tree / "a").write_bytes(b"small")
+    (tree / "b").write_bytes(bytes(SMALL_BYTES))
+    source = Source(str(tree))
+    plan = make_plan(open_tree(source), 2)
+    shared = Upload(RepoName("r"), DiamondId("d"), SplitId("s"), 1, plan.digest, source, context)
+    told = []
+    [report] = [upload_part(part, shared, lambda *some: told.append(some)) for part in plan.parts]
+    assert [sum(column) for column in zip(*told, strict=True)] == [2, SMALL_BYTES + 5, report.stored]
+    told.clear()
+    upload_part(plan.parts[0], shared, lambda *some: told.append(some))
+    assert told == [(2, SMALL_BYTES + 5, 0)]
+
+
+def base_of(context, reports):
+    """A bundle of what was uploaded."""
+    bundle = bundle_of([report.info for report in reports])
+    for info in bundle.lists:
+        body = context.vmetadata.get(keys.split_files(RepoName("r"), DiamondId("d"), SplitId("s"), info.index))
+        context.metadata.create(keys.bundle_files(bundle.repo, bundle.id, info.index), body)
+    return Base(bundle)
+
+
+def test_what_the_base_bundle_holds_is_not_stored_again_even_if_renamed(tree, context):
+    for number in range(50):
+        (tree / f"f{number}").write_bytes(b"content %d" % number)
+    base = base_of(context, upload(tree, context))
+    (tree / "f7").rename(tree / "a-new-name")
+    (tree / "f8").write_bytes(b"changed")
+    source = Source(str(tree))
+    plan = make_plan(open_tree(source), 2)
+    shared = Upload(RepoName("r"), DiamondId("d"), SplitId("s2"), 1, plan.digest, source, context, base)
+    [report] = [upload_part(part, shared) for part in plan.parts]
+    assert report.stored == len(b"changed")
+    read = contents(context)
+    assert (read["a-new-name"], read["f8"], read["f9"]) == (b"content 7", b"changed", b"content 9")
+
+
+def test_only_as_much_of_a_base_is_read_as_fits_but_always_the_same_names(tree, context):
+    for number in range(10):
+        (tree / f"f{number}").write_bytes(b"content %d" % number)
+    base = base_of(context, upload(tree, context))
+    assert len(Base(base.bundle, room=0).known(NameRange("f3", "f4"), context.metadata)) == 10
+    assert Base(base.bundle, room=0).known(NameRange("g"), context.metadata) == {}
+    assert len(base.known(NameRange("g"), context.metadata)) == 10
+
+
+def test_neighbours_in_a_pack_are_read_together_and_packs_once():
+    def entry(name, offset, size):
+        return Entry(name, "", size, 420, 0, 0, (0, offset))
+
+    mixed = [(entry(f"{n}{pack}", n * 100, 100), pack) for n in range(5) for pack in "xy"]
+    assert [(span.pack, span.start, span.stop, len(span.entries)) for span in content.spans(mixed)] == [
+        ("x", 0, 500, 5),
+        ("y", 0, 500, 5),
+    ]
+    far = [(entry("a", 0, 10), "x"), (entry("b", 10 + GAP_BYTES + 1, 10), "x"), (entry("c", 5, 1), "x")]
+    assert [(span.start, len(span.entries)) for span in content.spans(far)] == [(0, 2), (11 + GAP_BYTES, 1)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"version: 2\nsize: 0\nchunk: 1\nchunks:\n",
+        b"version: 1\nsize: 9\nchunk: 4\nchunks:\n- " + b"a" * 64 + b"\n",
+        b"version: 1\nsize: 1\nchunk: 0\nchunks:\n",
+    ],
+)
+def test_a_root_that_is_none_is_refused(body):
+    with pytest.raises(CorruptObject, match="roots/x"):
+        content.Root.read("roots/x", body)

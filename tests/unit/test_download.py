@@ -1,19 +1,33 @@
 """Bundles into folders, without Spark."""
 
+import io
+import os
 import random
+import re
+from dataclasses import replace
 
 import pytest
 
 from datamon import keys
-from datamon.content import SMALL_BYTES, Upload, upload_part
-from datamon.download import bundle_entries, download
-from datamon.errors import CorruptFile, CorruptObject, DestinationInUse, Failed, NotFound
+from datamon.content import CHUNK_BYTES, SMALL_BYTES
+from datamon.download import Wanted, bundle_entries, cat, download
+from datamon.errors import (
+    CorruptFile,
+    CorruptObject,
+    DestinationInUse,
+    Failed,
+    NotFound,
+    StoreUnreachable,
+    UnsafePath,
+)
 from datamon.filelist import FileList, ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.model import Bundle, ConflictMode, Entry, Order, Origin
 from datamon.names import prefixed
-from datamon.plan import Source, make_plan
+from datamon.plan import make_plan
+from datamon.sources import Source, open_tree
 from datamon.stores import open_context
+from datamon.upload import Upload, upload_part
 from tests.conftest import tree
 
 R, D, B = RepoName("r"), DiamondId("d"), BundleId("b")
@@ -51,23 +65,28 @@ def bundle(context, tmp_path):
         path = tmp_path / "source" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    source = Source(str(tmp_path / "source"))
-    plan = make_plan(source, 2)
+    return uploaded(context, tmp_path / "source")
+
+
+def uploaded(context, folder):
+    """A bundle of the files in a folder."""
+    source = Source(str(folder))
+    plan = make_plan(open_tree(source), 2)
     infos = []
     for part in plan.parts:
         info = upload_part(part, Upload(R, D, SplitId("s"), 1, plan.digest, source, context)).info
         body = context.vmetadata.get(keys.split_files(R, D, SplitId("s"), info.index))
         context.metadata.create(keys.bundle_files(R, B, info.index), body)
         infos.append(info)
-    return bundle_of(infos, len(files))
+    return bundle_of(infos, plan.files)
 
 
 def test_a_whole_bundle(context, bundle, tmp_path):
     seen = []
-    download(context, bundle, tmp_path / "out", lambda entry: seen.append(entry.name))
+    download(context, bundle, tmp_path / "out", progress=lambda files, size: seen.append((files, size)))
     for name in ("a/small", "a/empty", "large", "z"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "source" / name).read_bytes()
-    assert sorted(seen) == ["a/empty", "a/small", "large", "z"]
+    assert [sum(column) for column in zip(*seen, strict=True)] == [4, 5 + SMALL_BYTES + 1 + 4]
     assert [path.name for path in (tmp_path / "out" / ".datamon").iterdir()] == ["b.yaml"]
 
 
@@ -108,7 +127,8 @@ def test_a_flipped_bit_is_found_named_and_leaves_no_bad_file(context, bundle, tm
     context.blob.replace(key, bytes([seen.body[0] ^ 1]) + seen.body[1:], seen.version)
     with pytest.raises(CorruptFile, match=key):
         download(context, bundle, tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == [], "half a bundle is no bundle"
+    bad = {"packs/": ["a/small", "z"]}.get(kind, ["large"])
+    assert not any((tmp_path / "out" / name).exists() for name in bad)
     context.blob.replace(key, seen.body, context.blob.get_versioned(key).version)
     download(context, bundle, tmp_path / "out")
 
@@ -132,3 +152,147 @@ def test_a_list_that_is_not_the_one_of_the_descriptor_is_refused(context, bundle
     context.metadata.replace(key, seen.body.replace(b'"mode":', b'"mode":1'), seen.version)
     with pytest.raises(CorruptObject, match="digest"):
         download(context, bundle, tmp_path / "out")
+
+
+def test_an_interrupted_download_goes_on_where_it_was(context, bundle, tmp_path):
+    out = tmp_path / "out"
+    [chunk] = context.blob.keys("chunks/")
+    seen = context.blob.get_versioned(chunk)
+    context.blob.delete(chunk)
+    with pytest.raises(NotFound):
+        download(context, bundle, out)
+    assert not (out / "large").exists()
+    (out / "z").write_bytes(b"lost")  # as a crash may leave it: the right size, and not the right bytes
+    context.blob.create(chunk, seen.body)
+    fetched = download(context, bundle, out)
+    assert (fetched.files, fetched.kept) == (4, 2)
+    assert (out / "z").read_bytes() == b"last"
+    assert (out / "large").read_bytes() == seen.body
+    assert sorted(path.name for path in (out / ".datamon").iterdir()) == ["b.yaml"]
+
+
+class OneChunkOnly:
+    """A blob store that breaks after the first chunk."""
+
+    def __init__(self, store):
+        self._store, self.read = store, []
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def get(self, key, start=0, length=None):
+        if key.startswith("chunks/"):
+            self.read.append(key)
+            if len(self.read) > 1:
+                raise StoreUnreachable("s3://far", "gone")
+        return self._store.get(key, start, length)
+
+
+def test_chunks_of_a_large_file_are_not_fetched_again(context, tmp_path):
+    data = random.Random(5).randbytes(3 * CHUNK_BYTES + 7)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "large").write_bytes(data)
+    made = uploaded(context, tmp_path / "source")
+    with pytest.raises(StoreUnreachable):
+        download(replace(context, blob=OneChunkOnly(context.blob)), made, tmp_path / "out")
+    [partial] = (tmp_path / "out" / ".datamon" / "partial" / "b").iterdir()
+    assert partial.stat().st_size == CHUNK_BYTES
+    with partial.open("ab") as file:
+        file.write(b"half a chunk")
+    counting = OneChunkOnly(context.blob)
+    with pytest.raises(StoreUnreachable):
+        download(replace(context, blob=counting), made, tmp_path / "out")
+    assert partial.stat().st_size == 2 * CHUNK_BYTES
+    download(context, made, tmp_path / "out")
+    assert (tmp_path / "out" / "large").read_bytes() == data
+
+
+def test_force_takes_the_places_of_files_and_leaves_others(context, bundle, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "z").write_text("mine")
+    (out / "other").write_text("precious")
+    with pytest.raises(DestinationInUse, match="--force"):
+        download(context, bundle, out)
+    assert {path.name for path in out.iterdir()} == {"z", "other"}
+    download(context, bundle, out, force=True)
+    assert ((out / "z").read_text(), (out / "other").read_text()) == ("last", "precious")
+
+
+def test_a_download_of_another_bundle_half_done_is_somebody_elses(context, bundle, tmp_path):
+    (tmp_path / "out" / ".datamon" / "partial" / "another").mkdir(parents=True)
+    with pytest.raises(DestinationInUse):
+        download(context, bundle, tmp_path / "out")
+
+
+@pytest.mark.parametrize("link", ["a", ".datamon"])
+def test_no_file_is_written_through_a_link(context, bundle, tmp_path, link):
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    out.mkdir()
+    elsewhere.mkdir()
+    (out / link).symlink_to(elsewhere)
+    with pytest.raises(UnsafePath, match=f"'{link}' in the destination is a symbolic link"):
+        download(context, bundle, out, force=True)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_not_followed(context, bundle, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "target").write_text("untouched")
+    (out / "z").symlink_to(tmp_path / "target")
+    download(context, bundle, out, force=True)
+    assert (tmp_path / "target").read_text() == "untouched"
+    assert (out / "z").read_bytes() == b"last"
+    assert not (out / "z").is_symlink()
+
+
+def test_some_files_of_a_bundle(context, bundle, tmp_path):
+    wanted = Wanted(passes=re.compile("^a/").search)
+    assert download(context, bundle, tmp_path / "out", wanted).files == 2
+    assert tree(tmp_path / "out") == {"a/small": "small", "a/empty": ""}
+
+
+@pytest.mark.parametrize("name", ["a/small", "a/empty", "large"])
+def test_one_file_to_a_stream(context, bundle, tmp_path, name):
+    out = io.BytesIO()
+    assert cat(context, bundle, name, out).name == name
+    assert out.getvalue() == (tmp_path / "source" / name).read_bytes()
+    with pytest.raises(NotFound, match="no file 'b'"):
+        cat(context, bundle, "b", out)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("packs/", "a/small"), ("chunks/", "large"), ("roots/", "large")])
+def test_not_a_wrong_byte_reaches_a_stream(context, bundle, kind, name):
+    [key] = context.blob.keys(kind)
+    seen = context.blob.get_versioned(key)
+    at = len(b"small") if kind == "packs/" else 0
+    context.blob.replace(key, seen.body[:at] + bytes([seen.body[at] ^ 1]) + seen.body[at + 1 :], seen.version)
+    out = io.BytesIO()
+    if kind == "packs/":  # the flipped bit is the other file's
+        cat(context, bundle, name, out)
+        name = "z"
+        out = io.BytesIO()
+    with pytest.raises(CorruptFile, match=key):
+        cat(context, bundle, name, out)
+    assert out.getvalue() == b""
+
+
+def test_modes_and_times_come_back(context, tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "f").write_text("x")
+    (tmp_path / "source" / "f").chmod(0o640)
+    os.utime(tmp_path / "source" / "f", ns=(1, 1_234_567_890_123_456_789))
+    download(context, uploaded(context, tmp_path / "source"), tmp_path / "out")
+    about = (tmp_path / "out" / "f").stat()
+    assert (about.st_mode & 0o777, about.st_mtime_ns) == (0o640, 1_234_567_890_123_456_789)
+
+
+def test_an_entry_that_lies_nowhere_is_no_empty_file(context, tmp_path):
+    writer = ListWriter()
+    writer.add(Entry("f", "", 5, 420, 0, 0), [])
+    body, info = writer.seal("00000-000")
+    context.metadata.create(keys.bundle_files(R, B, info.index), body)
+    with pytest.raises(CorruptFile, match="'f'"):
+        download(context, bundle_of([info], 1), tmp_path / "out")
+    assert not (tmp_path / "out" / "f").exists()

@@ -5,11 +5,16 @@ from pathlib import Path
 import pytest
 
 from datamon.errors import SourceMissing, SourceUnreadable, UnfitFile
-from datamon.plan import Source, make_plan, walk
+from datamon.plan import make_plan as plan_of
+from datamon.sources import Source, open_tree
+
+
+def make_plan(source, slots):
+    return plan_of(open_tree(source), slots)
 
 
 def names(path, **options):
-    return [found.name for found in walk(Source(str(path), **options))]
+    return [found.name for found in open_tree(Source(str(path), **options)).walk()]
 
 
 @pytest.fixture
@@ -24,7 +29,7 @@ def tree(tmp_path):
 def test_a_folder_in_name_order_with_sizes_modes_and_times(tree):
     (tree / "b.txt").chmod(0o750)
     os.utime(tree / "b.txt", ns=(1, 123_456_789))
-    found = list(walk(Source(str(tree))))
+    found = list(open_tree(Source(str(tree))).walk())
     assert [f.name for f in found] == ["a/1", "a/2/x", "a-b", "b.txt"]
     assert (found[-1].size, found[-1].mode, found[-1].mtime) == (5, 0o750, 123_456_789)
 

@@ -1,0 +1,279 @@
+"""A store in S3, or in any server that speaks it and honours conditional writes: a key is an object below a prefix.
+
+    create    PUT with If-None-Match: *      one of many concurrent writers gets through
+    replace   PUT with If-Match: ETag        the version is the ETag
+    get       GET, of a range if asked       read again where the connection breaks in the middle of the body
+
+Credentials, region and endpoint come from boto3's own chain (AWS_ENDPOINT_URL and friends), in each process anew,
+so none of them travels with a store that is sent to a Spark task.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from urllib3.exceptions import HTTPError
+
+from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
+from datamon.stores.protocol import Versioned, s3_location
+
+CONNECTIONS = 32  # what a process keeps open: more than its tasks and threads ever have in flight
+ATTEMPTS = 6  # of one request, waiting longer each time: about half a minute of a server's bad luck
+MULTIPART_BYTES = 64 << 20  # a larger object goes up in pieces, so that a broken connection costs one of them
+PIECE_BYTES = 16 << 20
+PIECES_AT_ONCE = 4
+PAGE = 1000
+
+Answer = TypeVar("Answer")
+
+_making = threading.Lock()
+
+
+@dataclass(frozen=True)
+class S3Object:
+    """What a listing says of an object. `key` is below the store's prefix."""
+
+    key: str
+    size: int
+    modified: datetime
+    etag: str
+
+
+@dataclass(frozen=True)
+class S3Store:
+    """The ObjectStore over `s3://bucket/prefix`."""
+
+    url: str
+    bucket: str = field(init=False)
+    prefix: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        bucket, prefix = s3_location(self.url)
+        object.__setattr__(self, "bucket", bucket)
+        object.__setattr__(self, "prefix", prefix)
+
+    @property
+    def client(self) -> Any:
+        """The process's S3 client. It is made late, and anew after a fork."""
+        with _making:  # making one is not safe on two threads, using it is
+            return _client(os.getpid())
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """See ObjectStore. The caller knows the digest of what it reads, so the server's checksum is not asked for."""
+        if length == 0:
+            return b""
+        stop = "" if length is None else start + length - 1
+        whole = not start and length is None
+        return self._body(key, **({} if whole else {"Range": f"bytes={start}-{stop}"}))[0]
+
+    def get_versioned(self, key: str) -> Versioned:
+        """See ObjectStore."""
+        return Versioned(*self._body(key, ChecksumMode="ENABLED"))
+
+    def get_if(self, key: str, etag: str, start: int, length: int) -> bytes:
+        """A range of an object as long as it is the version with this ETag, else ObjectChanged."""
+        return self._body(key, Range=f"bytes={start}-{start + length - 1}", IfMatch=etag)[0] if length else b""
+
+    def exists(self, key: str) -> bool:
+        """See ObjectStore."""
+        return self.look(key) is not None
+
+    def look(self, key: str) -> S3Object | None:
+        """What the server says of an object, if it is there."""
+        try:
+            told = self._call(key, self.client.head_object, Key=self.prefix + key)
+        except NotFound:
+            return None
+        return S3Object(key, told["ContentLength"], told["LastModified"], told["ETag"])
+
+    def create(self, key: str, body: bytes) -> None:
+        """See ObjectStore. A refusal after a lost answer may be about our own write, so the bytes decide then."""
+        try:
+            self._put(key, body, IfNoneMatch="*")
+        except _Unmet as unmet:
+            if not unmet.repeated or self.get(key) != body:
+                raise AlreadyExists("object", key) from None
+
+    def replace(self, key: str, body: bytes, version: str) -> None:
+        """See ObjectStore."""
+        try:
+            self._put(key, body, IfMatch=version)
+        except _Unmet as unmet:
+            found = self.get_versioned(key)
+            if not unmet.repeated or found.body != body:
+                raise ObjectChanged(key) from None
+
+    def delete(self, key: str) -> None:
+        """See ObjectStore."""
+        self._call(key, self.client.delete_object, Key=self.prefix + key)
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """See ObjectStore."""
+        for page in self._pages(self.prefix + prefix):
+            yield from (item["Key"].removeprefix(self.prefix) for item in page.get("Contents", []))
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """See ObjectStore."""
+        return iter(sorted(name for name, found in self.scan(prefix) if found is None))
+
+    def scan(self, folder: str, after: str = "") -> Iterator[tuple[str, S3Object | None]]:
+        """The names directly below a folder (empty, or ending in `/`), past `after`: objects, and None for folders."""
+        whole = self.prefix + folder
+        start = {"StartAfter": whole + after} if after else {}
+        for page in self._pages(whole, Delimiter="/", **start):
+            found = {item["Prefix"]: None for item in page.get("CommonPrefixes", [])}
+            found |= {item["Key"]: self._seen(item) for item in page.get("Contents", [])}
+            found.pop(whole, None)  # some tools put an empty object in the place of a folder
+            for key in sorted(found):
+                yield key[len(whole) :].rstrip("/"), found[key]
+
+    def _seen(self, item: Any) -> S3Object | None:
+        return S3Object(item["Key"].removeprefix(self.prefix), item["Size"], item["LastModified"], item["ETag"])
+
+    def _pages(self, prefix: str, **options: Any) -> Iterator[Any]:
+        """All pages of a listing: as long as the server names a next one, whatever is or is not on this one."""
+        options |= {"Prefix": prefix, "MaxKeys": PAGE}
+        while True:
+            page = self._call(prefix, self.client.list_objects_v2, **options)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            options["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _body(self, key: str, **options: Any) -> tuple[bytes, str]:
+        """An object's bytes and ETag. A body that breaks off is asked for again."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                answer = self._call(key, self.client.get_object, Key=self.prefix + key, **options)
+                return answer["Body"].read(), answer["ETag"]
+            except _Unmet:
+                raise ObjectChanged(key) from None
+            except _PastTheEnd:
+                return b"", ""
+            except (BotoCoreError, HTTPError, OSError) as error:
+                if attempt == ATTEMPTS:
+                    raise StoreUnreachable(self.url, f"{key} broke off: {error}") from error
+                time.sleep(_pause(attempt))
+        raise AssertionError
+
+    def _put(self, key: str, body: bytes, **condition: str) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                if len(body) > MULTIPART_BYTES:
+                    self._put_in_pieces(key, body, condition)
+                else:
+                    self._call(key, self.client.put_object, Key=self.prefix + key, Body=body, **condition)
+                return
+            except _Racing as error:
+                if attempt == ATTEMPTS:
+                    raise StoreUnreachable(self.url, f"others write {key} at the same time") from error
+                time.sleep(_pause(attempt))
+
+    def _put_in_pieces(self, key: str, body: bytes, condition: dict[str, str]) -> None:
+        name: dict[str, Any] = {"Key": self.prefix + key}
+        name["UploadId"] = self._call(key, self.client.create_multipart_upload, **name)["UploadId"]
+        whole = memoryview(body)
+
+        def put(number: int) -> dict[str, Any]:
+            piece = bytes(whole[(number - 1) * PIECE_BYTES : number * PIECE_BYTES])
+            told = self._call(key, self.client.upload_part, **name, PartNumber=number, Body=piece)
+            return {"PartNumber": number, "ETag": told["ETag"]}
+
+        try:
+            with ThreadPoolExecutor(PIECES_AT_ONCE) as pool:
+                parts = list(pool.map(put, range(1, -(-len(body) // PIECE_BYTES) + 1)))
+            end = self.client.complete_multipart_upload
+            self._call(key, end, **name, MultipartUpload={"Parts": parts}, **condition)
+        except BaseException:
+            self._call(key, self.client.abort_multipart_upload, **name)
+            raise
+
+    def _call(self, key: str, request: Callable[..., Answer], **options: Any) -> Answer:
+        with self._understood(key):
+            return request(Bucket=self.bucket, **options)
+
+    @contextmanager
+    def _understood(self, key: str) -> Iterator[None]:
+        """Turn what boto3 raises, after all its own attempts, into what a store raises."""
+        try:
+            yield
+        except ClientError as error:
+            raise self._meaning(key, error) from error
+        except NoCredentialsError as error:
+            raise StoreRefused(self.url, "there are no AWS credentials") from error
+        except HTTPClientError as error:
+            raise StoreUnreachable(self.url, f"no answer from {self.client.meta.endpoint_url}") from error
+        except BotoCoreError as error:
+            raise StoreRefused(self.url, str(error)) from error
+
+    def _meaning(self, key: str, error: ClientError) -> Exception:
+        told = error.response.get("Error", {})
+        about = error.response.get("ResponseMetadata", {})
+        code, status = told.get("Code", ""), about.get("HTTPStatusCode", 0)
+        why = f"{told.get('Message') or code} ({status})"
+        match status:
+            case 404 if code == "NoSuchBucket":
+                return StoreRefused(self.url, f"there is no bucket {self.bucket!r}")
+            case 404:
+                return NotFound("object", key)
+            case 412:
+                return _Unmet(about.get("RetryAttempts", 0) > 0)
+            case 409 if code in ("ConditionalRequestConflict", "OperationAborted"):
+                return _Racing()
+            case 416:
+                return _PastTheEnd()
+            case 408 | 429:
+                return StoreUnreachable(self.url, why)
+            case _ if 400 <= status < 500 and code not in ("RequestTimeout", "SlowDown", "RequestTimeTooSkewed"):
+                return StoreRefused(self.url, why)
+        return StoreUnreachable(self.url, why)
+
+
+class _Unmet(Exception):
+    """The condition of a request did not hold. `repeated`: boto3 had sent it before, and may have got through."""
+
+    def __init__(self, repeated: bool) -> None:  # noqa: FBT001
+        super().__init__(repeated)
+        self.repeated = repeated
+
+
+class _Racing(Exception):
+    """Another conditional write to the same key was under way."""
+
+
+class _PastTheEnd(Exception):
+    """A range that starts behind the last byte."""
+
+
+@cache
+def _client(pid: int) -> Any:  # noqa: ARG001 - what it is cached by
+    """One client a process: it is safe on many threads, and a forked child must not share its sockets."""
+    custom = any(os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        max_pool_connections=CONNECTIONS,
+        connect_timeout=10,
+        read_timeout=60,
+        tcp_keepalive=True,
+        request_checksum_calculation="when_supported",
+        response_checksum_validation="when_required",  # content is checked against its own, stronger hash
+        s3={"addressing_style": "path"} if custom else None,
+    )
+    return boto3.session.Session().client("s3", config=config)
+
+
+def _pause(attempt: int) -> float:
+    """Seconds to wait before the next attempt: longer each time."""
+    return min(0.1 * 2.0**attempt, 5.0)

@@ -1,0 +1,333 @@
+"""From a source into the store, one task's work at a time.
+
+    upload_slice   a run of a huge file   chunks, then a record of them        before the parts
+    upload_part    a range of names       packs, chunks, roots, then a list    the list says: this part is done
+
+Content comes first and what points to it last, so a record or list never names what is not there, and a task
+that finds its own has nothing to do. A task reads and hashes on its own thread while a few others put what is
+ready: at most AT_ONCE + 1 packs or chunks are in memory, however large the files and however many.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from blake3 import blake3
+
+from datamon import keys
+from datamon.content import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Root, root_yaml
+from datamon.errors import AlreadyExists, NotFound, SourceChanged, SourceUnreadable, why
+from datamon.filelist import FileList, ListWriter
+from datamon.ids import DiamondId, RepoName, SplitId
+from datamon.known import Base, Known, nothing_known
+from datamon.model import Entry, ListInfo
+from datamon.plan import FINGERPRINT, Part, Slice, is_sliced, slices_of
+from datamon.sources import Found, OnUnfit, Skips, Source, Tree, open_tree
+from datamon.stores import Context, ObjectStore, create_same
+from datamon.telling import Tell, untold
+
+AT_ONCE = 4  # requests in flight for a task: enough to hide a round trip, few enough to bound memory
+
+Clock = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """What one upload task did. `info` is None where nothing of the part could be uploaded, and for a slice."""
+
+    info: ListInfo | None = None
+    stored: int = 0
+    resumed: bool = False
+
+    @property
+    def files(self) -> int:
+        """How many files are in the store now."""
+        return self.info.count if self.info else 0
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes these files have."""
+        return self.info.bytes if self.info else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What all tasks of an upload share."""
+
+    repo: RepoName
+    diamond: DiamondId
+    split: SplitId
+    generation: int
+    plan: str  # the plan's digest
+    source: Source
+    context: Context
+    base: Base | None = None  # a bundle whose files need not be stored again
+
+    def slice_key(self, piece: Slice) -> str:
+        """Where the record of a slice lies."""
+        index = keys.slice_index(self.generation, self.plan, piece.found.name, piece.number)
+        return keys.split_slice(self.repo, self.diamond, self.split, index)
+
+
+def upload_slice(piece: Slice, upload: Upload, tell: Tell = untold) -> PartReport:
+    """Store the chunks of a slice, and then their record."""
+    records, key = upload.context.vmetadata, upload.slice_key(piece)
+    if records.exists(key):
+        tell(0, piece.size, 0)
+        return PartReport(resumed=True)
+    tree = open_tree(upload.source, upload.context)
+    with _unreadable(piece.found, Skips(upload.source)), _Putter(upload.context.blob, tell) as putter:
+        chunks = [putter.chunk(data) for data in _pieces(tree, piece.found, piece.start, piece.size)]
+        body = root_yaml(piece.size, [chunk.result() for chunk in chunks])
+        create_same(records, key, body)
+        return PartReport(stored=putter.stored)
+    return PartReport()  # it cannot be read, and that was allowed: its part will find out too
+
+
+def upload_part(part: Part, upload: Upload, tell: Tell = untold, clock: Clock = time.time_ns) -> PartReport:
+    """Store the files of a part, and then their list."""
+    index = keys.split_index(upload.generation, upload.plan, part.number)
+    key = keys.split_files(upload.repo, upload.diamond, upload.split, index)
+    lists = upload.context.vmetadata
+    done = _written_before(lists, index, key)
+    if done is not None:
+        tell(done.files, done.bytes, 0)
+        return done
+    tree, skips = open_tree(upload.source, upload.context), Skips(upload.source)
+    found = _as_planned(part, tree)
+    known = upload.base.known(part.names, upload.context.metadata) if upload.base else nothing_known()
+    with _Putter(upload.context.blob, tell) as putter:
+        filler = _Filler(putter, known, clock)
+        for one in found:
+            with _unreadable(one, skips):
+                _add(one, tree, filler, upload)
+        entries, packs = filler.finish()
+    writer = ListWriter()
+    for entry in entries:
+        writer.add(entry, packs)
+    if not len(writer):
+        return PartReport(stored=putter.stored)
+    body, info = writer.seal(index)
+    try:
+        lists.create(key, body)
+    except AlreadyExists:  # another run of this very part was faster; its times count
+        info = FileList(key, lists.get(key)).info(index)
+    return PartReport(info, putter.stored)
+
+
+def _add(found: Found, tree: Tree, filler: _Filler, upload: Upload) -> None:
+    if found.size < SMALL_BYTES:
+        filler.small(found, tree.read(found, 0, found.size))
+    elif is_sliced(found):
+        filler.sliced(found, tree, lambda: _recorded(found, upload))
+    else:
+        filler.large(found, tree)
+
+
+def _written_before(lists: ObjectStore, index: str, key: str) -> PartReport | None:
+    try:
+        body = lists.get(key)
+    except NotFound:
+        return None
+    return PartReport(FileList(key, body).info(index), resumed=True)
+
+
+def _recorded(found: Found, upload: Upload) -> list[str]:
+    """The chunks of a huge file, as its slices recorded them."""
+    slices = [upload.slice_key(piece) for piece in slices_of(found)]
+    return [chunk for key in slices for chunk in Root.read(key, upload.context.vmetadata.get(key)).chunks]
+
+
+def _as_planned(part: Part, tree: Tree) -> list[Found]:
+    """The files of a part, seen to be those that were planned."""
+    found = list(tree.walk(part.names, Skips(tree.source)))
+    if sum(one.fingerprint for one in found) % FINGERPRINT != part.fingerprint:
+        raise SourceChanged(found[0].name if len(found) == 1 else tree.source.path)
+    return found
+
+
+def _pieces(tree: Tree, found: Found, start: int, size: int) -> Iterator[bytes]:
+    for offset in range(start, start + size, CHUNK_BYTES):
+        yield tree.read(found, offset, min(CHUNK_BYTES, start + size - offset))
+
+
+@contextmanager
+def _unreadable(found: Found, on_unfit: OnUnfit) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise SourceChanged(found.name) from None
+    except PermissionError as error:
+        on_unfit(SourceUnreadable(found.path, why(error)))
+    except OSError as error:
+        raise SourceUnreadable(found.path, why(error)) from error
+
+
+class _Putter:
+    """Puts objects on a few threads. Whoever brings more than they can put waits; the first failure is raised."""
+
+    def __init__(self, blob: ObjectStore, tell: Tell) -> None:
+        self._blob, self.tell = blob, tell
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="put")
+        self._flying: deque[Future[Any]] = deque()
+        self._lock = threading.Lock()
+        self.stored = 0
+
+    def __enter__(self) -> _Putter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=kind is not None)
+
+    def pack(self, data: bytes) -> tuple[str, Future[None]]:
+        """Put a pack. Its digest is known at once."""
+        digest = blake3(data).hexdigest()
+        return digest, self._submit(partial(self._put, keys.pack(digest), data))
+
+    def chunk(self, data: bytes) -> Future[str]:
+        """Put a chunk; the future gives its digest."""
+
+        def put() -> str:
+            digest = blake3(data).hexdigest()
+            self._put(keys.chunk(digest), data)
+            self.tell(0, len(data), 0)
+            return digest
+
+        return self._submit(put)
+
+    def root(self, body: bytes) -> tuple[str, Future[None]]:
+        """Put a root."""
+        digest = blake3(body).hexdigest()
+        return digest, self._submit(partial(self._put, keys.root(digest), body))
+
+    def _submit(self, put: Callable[[], Any]) -> Future[Any]:
+        while len(self._flying) >= AT_ONCE:
+            self._flying.popleft().result()
+        future = self._pool.submit(put)
+        self._flying.append(future)
+        return future
+
+    def _put(self, key: str, body: bytes) -> None:
+        if self._blob.exists(key):
+            return
+        try:
+            self._blob.create(key, body)
+        except AlreadyExists:
+            return  # somebody else stored the same bytes in the meantime
+        with self._lock:
+            self.stored += len(body)
+        self.tell(0, 0, len(body))
+
+
+@dataclass(slots=True)
+class _Pack:
+    """A pack being filled: its bytes so far, what lies where in it, and the files that wait for it."""
+
+    data: bytearray = field(default_factory=bytearray)
+    offsets: dict[str, int] = field(default_factory=dict)
+    waiting: list[tuple[int, Found, str, int]] = field(default_factory=list)  # place, file, digest, offset
+
+
+class _Filler:
+    """Turns files into entries, in the order they come: into packs if small, into chunks if large.
+
+    An entry's time is when its content was in the store, so it is made only then.
+    """
+
+    def __init__(self, putter: _Putter, known: Known, clock: Clock) -> None:
+        self._putter, self._known, self._clock = putter, known, clock
+        self._entries: list[Entry | None] = []
+        self._packs: dict[str, int] = {}
+        self._pack = _Pack()
+        self._due: deque[tuple[Future[None], Callable[[], None]]] = deque()  # what to do once something is stored
+
+    def small(self, found: Found, data: bytes) -> None:
+        """A file that shares a pack with others, unless its bytes lie somewhere already."""
+        digest = blake3(data).hexdigest()
+        place = self._known.get(digest)
+        if not data or place is not None:
+            at = None if place is None else (self._pack_number(place[0]), place[1])
+            self._entries.append(self._entry(found, digest, at))
+            self._putter.tell(1, found.size, 0)
+            return
+        pack = self._pack
+        offset = pack.offsets.get(digest)
+        if offset is None:
+            offset = pack.offsets[digest] = len(pack.data)
+            pack.data += data
+        pack.waiting.append((len(self._entries), found, digest, offset))
+        self._entries.append(None)
+        if len(pack.data) >= PACK_BYTES:
+            self._seal()
+
+    def large(self, found: Found, tree: Tree) -> None:
+        """A file in chunks of its own."""
+        whole, chunks = blake3(), []
+        for data in _pieces(tree, found, 0, found.size):
+            chunks.append(self._putter.chunk(data))
+            whole.update(data)
+        self._root(found, whole.hexdigest(), [chunk.result() for chunk in chunks])
+
+    def sliced(self, found: Found, tree: Tree, chunks: Callable[[], list[str]]) -> None:
+        """A file whose chunks are stored already; only its hash is wanted."""
+        whole = blake3()
+        for data in _pieces(tree, found, 0, found.size):
+            whole.update(data)
+        self._root(found, whole.hexdigest(), chunks())
+
+    def finish(self) -> tuple[list[Entry], list[str]]:
+        """Wait until everything is stored; gives the entries, and the packs that they point into."""
+        if self._pack.data:
+            self._seal()
+        self._settle(len(self._due))
+        return [entry for entry in self._entries if entry is not None], list(self._packs)
+
+    def _seal(self) -> None:
+        pack, self._pack = self._pack, _Pack()
+        digest, stored = self._putter.pack(bytes(pack.data))
+        number = self._pack_number(digest)
+        for name, offset in pack.offsets.items():
+            self._known[name] = (digest, offset)
+
+        def enter() -> None:
+            now = self._clock()
+            for place, found, name, offset in pack.waiting:
+                self._entries[place] = self._entry(found, name, (number, offset), now=now)
+            self._putter.tell(len(pack.waiting), sum(one[1].size for one in pack.waiting), 0)
+
+        pack.data = bytearray()
+        self._due.append((stored, enter))
+        self._settle(len(self._due) - AT_ONCE)
+
+    def _root(self, found: Found, digest: str, chunks: list[str]) -> None:
+        root, stored = self._putter.root(root_yaml(found.size, chunks))
+        place = len(self._entries)
+        self._entries.append(None)
+
+        def enter() -> None:
+            self._entries[place] = self._entry(found, digest, root=root)
+            self._putter.tell(1, 0, 0)
+
+        self._due.append((stored, enter))
+
+    def _settle(self, count: int) -> None:
+        for _ in range(count):
+            stored, enter = self._due.popleft()
+            stored.result()
+            enter()
+
+    def _pack_number(self, digest: str) -> int:
+        return self._packs.setdefault(digest, len(self._packs))
+
+    def _entry(
+        self, found: Found, digest: str, at: tuple[int, int] | None = None, root: str | None = None, now: int = 0
+    ) -> Entry:
+        return Entry(found.name, digest, found.size, found.mode, found.mtime, now or self._clock(), at, root)

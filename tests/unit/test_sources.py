@@ -1,0 +1,148 @@
+"""What a source holds, wherever it is: a list of names, a filter, and S3."""
+
+import pytest
+
+from datamon.errors import BadUsage, SourceChanged, SourceMissing, UnfitFile
+from datamon.names import NameRange, order
+from datamon.plan import make_plan
+from datamon.sources import Source, open_tree, sorted_names
+from datamon.stores import open_context, open_store
+
+FILES = ["a/1", "a/2/x", "a-b", "b.txt", "b/1", "c/é"]
+
+
+@pytest.fixture
+def context(tmp_path):
+    return open_context(str(tmp_path / "store"))
+
+
+@pytest.fixture(params=["local", "s3"])
+def path(request, tmp_path):
+    """The same files in a folder and in a bucket."""
+    if request.param == "s3":
+        url = f"{request.getfixturevalue('place')}/in/put"
+        store = open_store(url)
+        for name in FILES:
+            store.create(name, name.encode())
+        return url
+    for name in FILES:
+        file = tmp_path / "source" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    return str(tmp_path / "source")
+
+
+def names(source, context=None, names=NameRange()):  # noqa: B008
+    return [found.name for found in open_tree(source, context).walk(names)]
+
+
+def listed(context, path, text, **options):
+    context.vmetadata.create("names", sorted_names(text))
+    return Source(path, files="names", **options)
+
+
+def test_files_come_in_name_order_with_their_sizes_and_bytes(path):
+    tree = open_tree(Source(path))
+    found = list(tree.walk())
+    assert [one.name for one in found] == sorted(FILES, key=order)
+    assert [one.size for one in found] == [len(one.name.encode()) for one in found]
+    assert [tree.read(one, 0, one.size).decode() for one in found] == [one.name for one in found]
+    assert tree.read(found[0], 1, 2) == b"/1"
+    assert tree.read(found[0], 1, 0) == b""
+
+
+def test_any_range_of_names_gives_just_those(path):
+    keys = sorted(order(name) for name in FILES)
+    cuts = ["", *(key + end for key in keys for end in ("", "\0", "0")), None]
+    for start in cuts[:-1]:
+        for stop in cuts[1:]:
+            held = NameRange(start, stop)
+            wanted = [name for name in sorted(FILES, key=order) if held.holds(order(name))]
+            assert names(Source(path), names=held) == wanted, held
+
+
+def test_a_filter_is_searched_in_the_whole_name(path):
+    assert names(Source(path, name_filter=r"^a/")) == ["a/1", "a/2/x"]
+    assert names(Source(path, name_filter=r"\d$")) == ["a/1", "b/1"]
+    assert names(Source(path, name_filter="nothing")) == []
+    with pytest.raises(BadUsage, match="regular expression"):
+        names(Source(path, name_filter="("))
+
+
+def test_a_list_of_names(path, context):
+    source = listed(context, path, b"b.txt\na/1\r\n\na/1\nc/\xc3\xa9\n")
+    assert names(source, context) == ["a/1", "b.txt", "c/é"]
+    assert names(source, context, NameRange(order("b"))) == ["b.txt", "c/é"]
+    assert names(Source(path, files="names", name_filter="1"), context) == ["a/1"]
+    assert make_plan(open_tree(source, context), 2).files == 3
+
+
+def test_a_listed_name_that_is_not_there_is_told_or_skipped(path, context):
+    source = listed(context, path, b"a/1\nz")
+    with pytest.raises(SourceMissing, match="/z' does not exist"):
+        names(source, context)
+    plan = make_plan(open_tree(Source(path, files="names", skip_on_error=True), context), 2)
+    assert (plan.files, plan.skipped) == (1, 1)
+
+
+@pytest.mark.parametrize("line", [b"../x", b"/etc/passwd", b"a//b", b"./a", b"\xff", b"x" * 1025])
+def test_a_list_with_a_name_that_cannot_be_is_refused_by_its_line(line):
+    with pytest.raises(BadUsage, match="line 2 of --files"):
+        sorted_names(b"a\n" + line)
+
+
+def test_a_single_file_goes_by_its_own_name(path):
+    assert names(Source(f"{path}/a/2/x")) == ["x"]
+    assert names(Source(f"{path}/a/2/x", name_filter="y")) == []
+
+
+def test_what_is_not_there(path):
+    with pytest.raises(SourceMissing, match="does not exist"):
+        names(Source(f"{path}/nothing"))
+
+
+def test_a_folder_in_a_list_is_no_file(tmp_path, context):
+    (tmp_path / "source" / "folder").mkdir(parents=True)
+    with pytest.raises(UnfitFile, match="it is a folder"):
+        names(listed(context, str(tmp_path / "source"), b"folder"), context)
+
+
+def test_a_listed_link_out_of_the_source_is_refused(tmp_path, context):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "out").symlink_to("/etc")
+    with pytest.raises(UnfitFile, match="leads out of the source"):
+        names(listed(context, str(tmp_path / "source"), b"out/hostname"), context)
+
+
+def test_names_of_datamons_own_are_left_out_of_s3_too(place, context):
+    store = open_store(f"{place}/in")
+    for name in (".conflicts/s/f", "a/.conflicts/f", "f"):
+        store.create(name, b"")
+    tree = open_tree(Source(f"{place}/in"))
+    assert [found.name for found in tree.walk()] == ["a/.conflicts/f", "f"]
+    assert tree.reserved() == [".conflicts"]
+    assert names(listed(context, f"{place}/in", b".conflicts/s/f\nf"), context) == ["f"]
+
+
+def test_an_object_that_changes_after_it_was_found_is_named(place):
+    store = open_store(place)
+    store.create("f", b"one")
+    tree = open_tree(Source(place))
+    [found] = tree.walk()
+    store.replace("f", b"two", store.get_versioned("f").version)
+    with pytest.raises(SourceChanged, match="'f' changed"):
+        tree.read(found, 0, 3)
+    store.delete("f")
+    with pytest.raises(SourceChanged, match="'f' changed"):
+        tree.read(found, 0, 3)
+
+
+def test_a_flat_folder_of_more_than_a_page_is_cut_and_read_whole(place):
+    from concurrent.futures import ThreadPoolExecutor
+
+    store = open_store(f"{place}/flat")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: store.create(f"{number:04d}", b"x"), range(1100)))
+    tree = open_tree(Source(f"{place}/flat"))
+    assert len(list(tree.walk())) == 1100
+    assert [found.name for found in tree.walk(NameRange("0555", "0558"))] == ["0555", "0556", "0557"]
