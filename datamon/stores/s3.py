@@ -24,13 +24,14 @@ from typing import Any, TypeVar
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import ConnectionError as NoConnection
 from urllib3.exceptions import HTTPError
 
 from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
 from datamon.stores.protocol import Versioned, s3_location
 
 CONNECTIONS = 32  # what a process keeps open: more than its tasks and threads ever have in flight
-ATTEMPTS = 6  # of one request, waiting longer each time: about half a minute of a server's bad luck
+ATTEMPTS = 5  # of one request, waiting longer each time, up to a quarter of a minute in all
 MULTIPART_BYTES = 64 << 20  # a larger object goes up in pieces, so that a broken connection costs one of them
 PIECE_BYTES = 16 << 20
 PIECES_AT_ONCE = 4
@@ -213,7 +214,7 @@ class S3Store:
             raise self._meaning(key, error) from error
         except NoCredentialsError as error:
             raise StoreRefused(self.url, "there are no AWS credentials") from error
-        except HTTPClientError as error:
+        except (HTTPClientError, NoConnection) as error:
             raise StoreUnreachable(self.url, f"no answer from {self.client.meta.endpoint_url}") from error
         except BotoCoreError as error:
             raise StoreRefused(self.url, str(error)) from error
