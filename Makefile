@@ -25,6 +25,10 @@ demo: $(READY) ## run a whole diamond on the embedded stack and show it; KEEP=1 
 test: $(READY) ## run all tests, on real servers
 	$(BIN)/python -m pytest $(PYTEST)
 
+.PHONY: bench
+bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; BENCH="--rounds 1" for less
+	$(BIN)/python -m bench.content $(BENCH)
+
 .PHONY: lint
 lint: $(READY) ## check style and types
 	$(BIN)/ruff check $(SOURCES) tests bench

@@ -121,8 +121,9 @@ class SparkJob:
         return self._listener.ear
 
     def _hear(self) -> None:
-        if self._listener is not None:
-            parts, files, size, stored = self._listener.totals()
+        listener = self._listener
+        if listener is not None:
+            parts, files, size, stored = listener.totals()
             now, before = self.progress, self._before
             now.parts, now.files = before.parts + parts, before.files + files
             now.bytes, now.stored = before.bytes + size, before.stored + stored

@@ -5,23 +5,19 @@ Large files need no such knowledge, for each of their chunks is an object under 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datamon import keys
 from datamon.filelist import FileList
 from datamon.model import Bundle, ListInfo
-from datamon.names import NameRange, order
+from datamon.names import EVERYTHING, NameRange, order
 from datamon.stores import ObjectStore
 
 KNOWN_ENTRIES = 200_000  # about 60 MB of a task's memory
 
-Known = dict[str, tuple[str, int]]
-"""From a hash to (pack, offset)."""
-
-
-def nothing_known() -> Known:
-    """A store that nothing is known of."""
-    return {}
+Place = tuple[str, int]
+"""(pack, offset)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +27,46 @@ class Base:
     bundle: Bundle
     room: int = KNOWN_ENTRIES
 
-    def known(self, names: NameRange, metadata: ObjectStore) -> Known:
-        """As much of the bundle as fits: first what lies under the same names, then the rest, for what was renamed."""
-        known: Known = {}
-        room = self.room
-        for info in sorted(self.bundle.lists, key=lambda info: not _meets(info, names)):
-            if info.count > room and not _meets(info, names):
-                break
+
+class Known:
+    """From a hash to its place, as far as a task knows.
+
+    Of the base it first reads what lies under the task's own names: most files of a next version are there. Only
+    when one is not does it read the rest, for what was renamed, as much of it as there is room for.
+    """
+
+    def __init__(self, names: NameRange, metadata: ObjectStore, base: Base | None = None) -> None:
+        self._metadata, self._base = metadata, base
+        self._places: dict[str, Place] = {}
+        self._rest: Iterator[ListInfo] = iter(())
+        if base is not None:
+            near = [info for info in base.bundle.lists if names.meets(order(info.first), order(info.last))]
+            for info in near:
+                self._read(base, info, names)
+            self._rest = self._as_fits(base, near)
+
+    def get(self, digest: str) -> Place | None:
+        """Where the bytes with this hash are."""
+        place = self._places.get(digest)
+        while place is None and (info := next(self._rest, None)) is not None and self._base is not None:
+            self._read(self._base, info, EVERYTHING)
+            place = self._places.get(digest)
+        return place
+
+    def add(self, digest: str, place: Place) -> None:
+        """These bytes are in the store now."""
+        self._places[digest] = place
+
+    def _as_fits(self, base: Base, near: list[ListInfo]) -> Iterator[ListInfo]:
+        room = base.room
+        for info in [*near, *(info for info in base.bundle.lists if info not in near)]:
             room -= info.count
-            key = keys.bundle_files(self.bundle.repo, self.bundle.id, info.index)
-            found = FileList(key, metadata.get(key), info.digest)
-            known |= {e.hash: (found.packs[e.at[0]], e.at[1]) for e in found.entries() if e.at is not None}
-        return known
+            if room >= 0:
+                yield info
 
-
-def _meets(info: ListInfo, names: NameRange) -> bool:
-    return names.meets(order(info.first), order(info.last))
+    def _read(self, base: Base, info: ListInfo, names: NameRange) -> None:
+        key = keys.bundle_files(base.bundle.repo, base.bundle.id, info.index)
+        found = FileList(key, self._metadata.get(key), info.digest)
+        for entry in found.entries(names):
+            if entry.at is not None:
+                self._places[entry.hash] = (found.packs[entry.at[0]], entry.at[1])

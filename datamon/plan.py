@@ -20,7 +20,7 @@ from datamon.filelist import MAX_ENTRIES
 from datamon.names import NameRange, order
 from datamon.sources import Found, Skips, Tree
 
-FILE_COST = 64 << 10  # opening, hashing and listing a tiny file takes as long as reading about this much of a large one
+FILE_COST = 8 << 10  # looking at, opening and listing a file takes as long as storing this much of a large one
 PIECE_FILES = 256
 PIECE_COST = 16 << 20
 SMALL_PART = 16 << 20  # below this, one more Spark task costs more than it saves
@@ -39,12 +39,6 @@ class Piece(msgspec.Struct, frozen=True):
     bytes: int
     fingerprint: int
     cost: int
-
-    @classmethod
-    def of(cls, found: Found) -> Piece:
-        """One file. Of a sliced one, most of the work is its slices'."""
-        share = HASH_COST if is_sliced(found) else 1
-        return cls(order(found.name), 1, found.size, found.fingerprint, found.size // share + FILE_COST)
 
     def __add__(self, other: Piece) -> Piece:
         return Piece(
@@ -122,6 +116,11 @@ def make_plan(tree: Tree, slots: int) -> Plan:
     return Plan(slices, parts, blake3(told.encode()).hexdigest(), tree.reserved(), skips.count)
 
 
+def cost_of(found: Found) -> int:
+    """How much work a file is. Of a sliced one, most is its slices'."""
+    return (found.size // HASH_COST if is_sliced(found) else found.size) + FILE_COST
+
+
 def is_sliced(found: Found) -> bool:
     """Whether a file is so large that several tasks share it."""
     return found.size >= SLICED_FROM
@@ -134,15 +133,16 @@ def slices_of(found: Found) -> list[Slice]:
 
 def gather(files: Iterable[Found]) -> Iterator[Piece]:
     """Add files up into pieces, small enough to be balanced, large enough to be few."""
-    piece: Piece | None = None
+    start, count, size, fingerprint, cost = "", 0, 0, 0, 0
     for found in files:
-        one = Piece.of(found)
-        if piece is not None and (piece.files == PIECE_FILES or piece.cost + one.cost > PIECE_COST):
-            yield piece
-            piece = None
-        piece = one if piece is None else piece + one
-    if piece is not None:
-        yield piece
+        more = cost_of(found)
+        if count and (count == PIECE_FILES or cost + more > PIECE_COST):
+            yield Piece(order(start), count, size, fingerprint % FINGERPRINT, cost)
+            count = size = fingerprint = cost = 0
+        start = start if count else found.name
+        count, size, fingerprint, cost = count + 1, size + found.size, fingerprint + found.fingerprint, cost + more
+    if count:
+        yield Piece(order(start), count, size, fingerprint % FINGERPRINT, cost)
 
 
 def cut(pieces: Iterable[Piece], slots: int) -> list[Part]:

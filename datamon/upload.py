@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,7 +26,7 @@ from datamon.content import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Root, root_yam
 from datamon.errors import AlreadyExists, NotFound, SourceChanged, SourceUnreadable, why
 from datamon.filelist import FileList, ListWriter
 from datamon.ids import DiamondId, RepoName, SplitId
-from datamon.known import Base, Known, nothing_known
+from datamon.known import Base, Known
 from datamon.model import Entry, ListInfo
 from datamon.plan import FINGERPRINT, Part, Slice, is_sliced, slices_of
 from datamon.sources import Found, OnUnfit, Skips, Source, Tree, open_tree
@@ -84,12 +83,14 @@ def upload_slice(piece: Slice, upload: Upload, tell: Tell = untold) -> PartRepor
         tell(0, piece.size, 0)
         return PartReport(resumed=True)
     tree = open_tree(upload.source, upload.context)
-    with _unreadable(piece.found, Skips(upload.source)), _Putter(upload.context.blob, tell) as putter:
-        chunks = [putter.chunk(data) for data in _pieces(tree, piece.found, piece.start, piece.size)]
-        body = root_yaml(piece.size, [chunk.result() for chunk in chunks])
-        create_same(records, key, body)
-        return PartReport(stored=putter.stored)
-    return PartReport()  # it cannot be read, and that was allowed: its part will find out too
+    with _Putter(upload.context.blob, tell) as putter:
+        try:
+            chunks = [putter.chunk(data) for data in _pieces(tree, piece.found, piece.start, piece.size)]
+        except OSError as error:
+            _unreadable(piece.found, error, Skips(upload.source))
+            return PartReport()  # and it may be left out: its part will see that too
+        create_same(records, key, root_yaml(piece.size, [chunk.result() for chunk in chunks]))
+    return PartReport(stored=putter.stored)
 
 
 def upload_part(part: Part, upload: Upload, tell: Tell = untold, clock: Clock = time.time_ns) -> PartReport:
@@ -103,12 +104,14 @@ def upload_part(part: Part, upload: Upload, tell: Tell = untold, clock: Clock = 
         return done
     tree, skips = open_tree(upload.source, upload.context), Skips(upload.source)
     found = _as_planned(part, tree)
-    known = upload.base.known(part.names, upload.context.metadata) if upload.base else nothing_known()
+    known = Known(part.names, upload.context.metadata, upload.base)
     with _Putter(upload.context.blob, tell) as putter:
         filler = _Filler(putter, known, clock)
         for one in found:
-            with _unreadable(one, skips):
+            try:
                 _add(one, tree, filler, upload)
+            except OSError as error:
+                _unreadable(one, error, skips)
         entries, packs = filler.finish()
     writer = ListWriter()
     for entry in entries:
@@ -159,16 +162,14 @@ def _pieces(tree: Tree, found: Found, start: int, size: int) -> Iterator[bytes]:
         yield tree.read(found, offset, min(CHUNK_BYTES, start + size - offset))
 
 
-@contextmanager
-def _unreadable(found: Found, on_unfit: OnUnfit) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise SourceChanged(found.name) from None
-    except PermissionError as error:
-        on_unfit(SourceUnreadable(found.path, why(error)))
-    except OSError as error:
-        raise SourceUnreadable(found.path, why(error)) from error
+def _unreadable(found: Found, error: OSError, on_unfit: OnUnfit) -> None:
+    match error:
+        case FileNotFoundError():
+            raise SourceChanged(found.name) from None
+        case PermissionError():
+            on_unfit(SourceUnreadable(found.path, why(error)))
+        case _:
+            raise SourceUnreadable(found.path, why(error)) from error
 
 
 class _Putter:
@@ -231,7 +232,8 @@ class _Putter:
 class _Pack:
     """A pack being filled: its bytes so far, what lies where in it, and the files that wait for it."""
 
-    data: bytearray = field(default_factory=bytearray)
+    size: int = 0
+    data: list[bytes] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     waiting: list[tuple[int, Found, str, int]] = field(default_factory=list)  # place, file, digest, offset
 
@@ -252,20 +254,21 @@ class _Filler:
     def small(self, found: Found, data: bytes) -> None:
         """A file that shares a pack with others, unless its bytes lie somewhere already."""
         digest = blake3(data).hexdigest()
-        place = self._known.get(digest)
+        pack = self._pack
+        offset = pack.offsets.get(digest)
+        place = self._known.get(digest) if data and offset is None else None
         if not data or place is not None:
             at = None if place is None else (self._pack_number(place[0]), place[1])
             self._entries.append(self._entry(found, digest, at))
             self._putter.tell(1, found.size, 0)
             return
-        pack = self._pack
-        offset = pack.offsets.get(digest)
         if offset is None:
-            offset = pack.offsets[digest] = len(pack.data)
-            pack.data += data
+            offset = pack.offsets[digest] = pack.size
+            pack.data.append(data)
+            pack.size += len(data)
         pack.waiting.append((len(self._entries), found, digest, offset))
         self._entries.append(None)
-        if len(pack.data) >= PACK_BYTES:
+        if pack.size >= PACK_BYTES:
             self._seal()
 
     def large(self, found: Found, tree: Tree) -> None:
@@ -292,10 +295,10 @@ class _Filler:
 
     def _seal(self) -> None:
         pack, self._pack = self._pack, _Pack()
-        digest, stored = self._putter.pack(bytes(pack.data))
+        digest, stored = self._putter.pack(b"".join(pack.data))
         number = self._pack_number(digest)
         for name, offset in pack.offsets.items():
-            self._known[name] = (digest, offset)
+            self._known.add(name, (digest, offset))
 
         def enter() -> None:
             now = self._clock()
@@ -303,7 +306,7 @@ class _Filler:
                 self._entries[place] = self._entry(found, name, (number, offset), now=now)
             self._putter.tell(len(pack.waiting), sum(one[1].size for one in pack.waiting), 0)
 
-        pack.data = bytearray()
+        pack.data = []
         self._due.append((stored, enter))
         self._settle(len(self._due) - AT_ONCE)
 

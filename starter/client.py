@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -49,7 +50,7 @@ from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, new_id, plain_
 from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState
 from datamon.settings import Settings
 from datamon.sources import is_remote, name_pattern, sorted_names
-from datamon.stores import create_same, s3_location
+from datamon.stores import Context, create_same, s3_location
 from starter.connect import connect, need_worker, polled, unreachable
 from workflows.diamond import ASK_AGAIN, DiamondWorkflow
 from workflows.messages import (
@@ -76,9 +77,13 @@ class Datamon:
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client, self.settings = client, settings
-        self.context = settings.context()
         self.repos = Repos(self)
         self.diamonds = Diamonds(self)
+
+    @cached_property
+    def context(self) -> Context:
+        """The store. It is opened when it is needed, which for many calls is never: boto3 takes its time to load."""
+        return self.settings.context()
 
     @classmethod
     async def connect(cls, settings: Settings | None = None) -> Self:

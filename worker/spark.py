@@ -10,17 +10,20 @@ import os
 import subprocess
 import sys
 import threading
+import zipfile
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import datamon
 from worker.java import java_home
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 STOP_SECONDS = 5
+_EXECUTORS_NEED = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION")  # credentials are their own affair
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -97,12 +100,31 @@ class SparkRuntime:
         logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what matters of it is raised as well
         self._folder.mkdir(parents=True, exist_ok=True)
         os.environ["JAVA_HOME"] = str(java_home(self._folder / "java"))
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        if self._is_local:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+        else:
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setMaster(self._master).setAppName("datamon").setAll(list(self._settings().items()))
         with (self._folder / "spark.log").open("ab") as log:
             launch: Any = launch_gateway
             self._gateway = launch(conf=conf, popen_kwargs={"stdout": log, "stderr": log})
-        return SparkContext(conf=conf, gateway=self._gateway)
+        spark = SparkContext(conf=conf, gateway=self._gateway)
+        if not self._is_local:
+            spark.addPyFile(str(self._packed()))
+        return spark
+
+    @property
+    def _is_local(self) -> bool:
+        return self._master.startswith("local")
+
+    def _packed(self) -> Path:
+        """The domain library as a file that Spark hands to its executors: tasks use nothing else of ours."""
+        top = Path(datamon.__file__).parent
+        packed = self._folder / "datamon.zip"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for file in sorted(top.rglob("*.py")):
+                archive.write(file, file.relative_to(top.parent))
+        return packed
 
     def _settings(self) -> dict[str, str]:
         log4j = self._folder / "log4j2.properties"
@@ -114,10 +136,14 @@ class SparkRuntime:
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(self._folder / "scratch"),
         }
-        if self._master.startswith("local"):
+        if self._is_local:
             # The JVM only hands out tasks here, so it may compile lightly and collect simply: it starts sooner.
             java_options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        if self._is_local or self._master.startswith("spark://127.0.0.1:"):
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        for name in _EXECUTORS_NEED:
+            if os.environ.get(name):
+                settings[f"spark.executorEnv.{name}"] = os.environ[name]
         return settings | {"spark.driver.extraJavaOptions": java_options}
 
 

@@ -75,8 +75,8 @@ class ObjectStore(Protocol):
 def s3_location(url: str) -> tuple[str, str]:
     """The bucket and the prefix, empty or ending in `/`, that s3://bucket/prefix names."""
     bucket, _, path = url.removeprefix("s3://").partition("/")
-    path = path.strip("/")
-    if not url.startswith("s3://") or not bucket or "//" in path:
+    path = path.rstrip("/")
+    if not url.startswith("s3://") or not bucket or "//" in f"/{path}":
         raise BadUsage(f"{url!r} is no S3 location; write it as s3://bucket/prefix")
     return bucket, f"{path}/" if path else ""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from datamon.errors import NoWorker, ServerUnreachable, SourceMissing, SourceUnreadable, counted, quoted, why
+from datamon.errors import ServerUnreachable, SourceMissing, SourceUnreadable, counted, quoted, why
 from datamon.model import Split as StoredSplit
 from datamon.model import SplitState
 from datamon.sources import is_remote
@@ -41,14 +41,10 @@ def check_source(path: str) -> None:
 @asynccontextmanager
 async def serving_source(datamon: Datamon, path: str, *, detach: bool = False) -> AsyncIterator[None]:
     """A worker that sees the path: one that is there, or else this command. Any worker sees what is in S3."""
-    if is_remote(path):
+    if is_remote(path) or detach:
         yield
         return
     async with datamon.serving_host() as ourselves:
-        if ourselves and detach:
-            from workflows.names import host_queue
-
-            raise NoWorker(host_queue(datamon.settings.host))
         if ourselves:
             say("no worker serves this host, so this command does until the split is done")
         yield

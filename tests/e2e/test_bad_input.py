@@ -242,7 +242,8 @@ def test_no_server(tmp_path, files):
 def test_a_server_without_a_worker(stack, tmp_path, files, repo, where):
     """The command of another host, whose disks nobody here can see."""
     elsewhere = Command(stack.home, {"DATAMON_HOST": "elsewhere"})
-    said = elsewhere.refused("diamond", "add", *where, "--path", files("s", {"a": "1"}), exit_code=6)
+    path = files("s", {"a": "1"})
+    said = elsewhere.refused("diamond", "add", *where, "--path", path, "--detach", exit_code=6)
     assert "no worker serves the task queue 'datamon@elsewhere'" in said
 
 

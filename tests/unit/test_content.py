@@ -13,7 +13,7 @@ from datamon.content import CHUNK_BYTES, GAP_BYTES, PACK_BYTES, SMALL_BYTES
 from datamon.errors import CorruptObject, SourceChanged
 from datamon.filelist import FileList
 from datamon.ids import DiamondId, RepoName, SplitId
-from datamon.known import Base
+from datamon.known import Base, Known
 from datamon.model import Entry
 from datamon.names import EVERYTHING, NameRange
 from datamon.plan import SLICE_BYTES, Part, make_plan
@@ -272,9 +272,12 @@ def test_only_as_much_of_a_base_is_read_as_fits_but_always_the_same_names(tree, 
     for number in range(10):
         (tree / f"f{number}").write_bytes(b"content %d" % number)
     base = base_of(context, upload(tree, context))
-    assert len(Base(base.bundle, room=0).known(NameRange("f3", "f4"), context.metadata)) == 10
-    assert Base(base.bundle, room=0).known(NameRange("g"), context.metadata) == {}
-    assert len(base.known(NameRange("g"), context.metadata)) == 10
+    same, other = blake3(b"content 3").hexdigest(), blake3(b"content 5").hexdigest()
+    tight = Known(NameRange("f3", "f4"), context.metadata, Base(base.bundle, room=0))
+    assert (tight.get(same) is not None, tight.get(other)) == (True, None)
+    assert Known(NameRange("g"), context.metadata, Base(base.bundle, room=0)).get(same) is None
+    assert Known(NameRange("g"), context.metadata, base).get(same) == tight.get(same)
+    assert Known(NameRange("g"), context.metadata, base).get("0" * 64) is None
 
 
 def test_neighbours_in_a_pack_are_read_together_and_packs_once():
