@@ -29,7 +29,8 @@ from datamon.stores import Context, create_same
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-RANGE_ENTRIES = 20_000  # below this, one more Spark task costs more than it saves
+RANGE_ENTRIES = 20_000  # what one task merges in a fifth of a second
+FEW_RANGES, FEW_ENTRIES = 4, 4_000  # a small merge is spread over a few cores, as far as that saves any time
 MAX_RANGES = 10_000
 
 
@@ -95,7 +96,8 @@ class CommitActivities:
         )
         lists = [info for split in splits for info in split.lists]
         # By what there is to merge alone: another worker that takes over must cut, and so write, the same.
-        ranges = max(1, min(MAX_RANGES, sum(info.count for info in lists) // RANGE_ENTRIES))
+        entries = sum(info.count for info in lists)
+        ranges = max(1, min(MAX_RANGES, entries // RANGE_ENTRIES), min(FEW_RANGES, entries // FEW_ENTRIES))
         numbered = [NumberedRange(number, names) for number, names in enumerate(cut_names(lists, ranges))]
         if request.mode is ConflictMode.FORBID:
             self._refuse_conflicts(task, numbered, job)
