@@ -51,7 +51,7 @@ class S3Server:
 @contextmanager
 def s3_server(folder: Path):
     """Run SeaweedFS as long as the block does, with its data below the folder."""
-    server = S3Server(f"http://{LOOPBACK}:{(ports := _free_ports(8))[0]}", secrets.token_hex(8), secrets.token_hex(16))
+    server = S3Server(f"http://{LOOPBACK}:{(ports := free_ports(8))[0]}", secrets.token_hex(8), secrets.token_hex(16))
     command = [_weed(), "server", f"-dir={folder}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", "-filer", "-s3"]
     listening = ["s3", "master", "volume", "filer"]
     command += [f"-{name}.port={port}" for name, port in zip(listening, ports[:4], strict=True)]
@@ -76,7 +76,8 @@ def _weed():
     return program
 
 
-def _free_ports(count):
+def free_ports(count):
+    """Ports of this machine that nobody uses right now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
