@@ -75,12 +75,30 @@ async def answers(address: str) -> bool:
 
 
 async def has_worker(client: Client, queue: str) -> bool:
-    """Whether somebody has polled a task queue of late, for the kind of task that it is for."""
+    """Whether somebody polls a task queue, for the kind of task that it is for.
+
+    The server remembers pollers for minutes after they are gone. Of those on this host we can see it.
+    """
     kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if queue == TASK_QUEUE else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
     answer = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind)
     )
-    return bool(answer.pollers)
+    host = client.identity.partition("@")[2]
+    return any(_may_live(poller.identity, host) for poller in answer.pollers)
+
+
+def _may_live(identity: str, host: str) -> bool:
+    """Whether the process that a poller says it is, `pid@host`, can still be there."""
+    pid, _, its_host = identity.partition("@")
+    if its_host != host or not pid.isdigit():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is there, and somebody else's
+        return True
+    return True
 
 
 async def polled(client: Client, queue: str) -> bool:

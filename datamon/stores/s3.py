@@ -30,7 +30,7 @@ from urllib3.exceptions import HTTPError
 from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
 from datamon.stores.protocol import Versioned, s3_location
 
-CONNECTIONS = 32  # what a process keeps open: more than its tasks and threads ever have in flight
+CONNECTIONS = 64  # what a process keeps open: as many as its threads can have in flight
 ATTEMPTS = 5  # of one request, waiting longer each time, up to a quarter of a minute in all
 MULTIPART_BYTES = 64 << 20  # a larger object goes up in pieces, so that a broken connection costs one of them
 PIECE_BYTES = 16 << 20

@@ -39,15 +39,25 @@ def check_source(path: str) -> None:
 
 
 @asynccontextmanager
-async def serving_source(datamon: Datamon, path: str, *, detach: bool = False) -> AsyncIterator[None]:
-    """A worker that sees the path: one that is there, or else this command. Any worker sees what is in S3."""
+async def serving_source(datamon: Datamon, path: str, *, detach: bool = False) -> AsyncIterator[bool]:
+    """A worker that sees the path: one that is there, or else this command, and whether it is this command.
+
+    Any worker sees what is in S3.
+    """
     if is_remote(path) or detach:
-        yield
+        yield False
         return
     async with datamon.serving_host() as ourselves:
         if ourselves:
             say("no worker serves this host, so this command does until the split is done")
-        yield
+        yield ourselves
+
+
+def left_behind(split: str, *, ours: bool) -> str:
+    """What becomes of a split when the command that added it is interrupted."""
+    if ours:
+        return f"split {split} waits for a worker on this host, or to be added again with --split {split}"
+    return f"split {split} goes on; `datamon diamond split list` shows how it ends"
 
 
 @contextmanager

@@ -16,7 +16,16 @@ from datamon.ids import DiamondId, RepoName, SplitId, new_id
 from datamon.model import ConflictMode, Order, SplitState
 from datamon.settings import Settings
 from datamon.sources import is_remote
-from starter.commands.adding import check_source, on_interrupt, pace, serving_source, tell_split, watched, with_progress
+from starter.commands.adding import (
+    check_source,
+    left_behind,
+    on_interrupt,
+    pace,
+    serving_source,
+    tell_split,
+    watched,
+    with_progress,
+)
 from starter.commands.options import diamond_option, repo_option, source_options, split_option
 from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, say, seconds
 
@@ -111,13 +120,13 @@ def _add(
         chosen = split or new_id()
         names = files.read() if files is not None else None
         options = SplitOptions(chosen, create or split is None, split_tag, skip_on_error, names, name_filter)
-        async with await Datamon.connect() as datamon, serving_source(datamon, path, detach=detach):
+        async with await Datamon.connect() as datamon, serving_source(datamon, path, detach=detach) as ours:
             with on_interrupt(f"split {chosen} may have been accepted; `datamon diamond split list` shows it if so"):
                 added = await datamon.diamonds.get(repo, diamond).add(path, options)
             click.echo(added.id)
             sys.stdout.flush()  # a restarted container needs it even if we are killed now
             if not detach:
-                with on_interrupt(f"split {added.id} goes on; `datamon diamond split list` shows how it ends"):
+                with on_interrupt(left_behind(added.id, ours=ours)):
                     tell_split(await watched(added), path)
 
     asyncio.run(run())

@@ -222,10 +222,12 @@ def test_without_a_worker_on_this_host_the_command_serves_it_itself(elsewhere, c
     assert "this command does until the split is done" in told.stderr
     assert "1 file, 1 B" in told.stderr
     assert not processes_of(elsewhere.home)
+    told = elsewhere.run("diamond", "add", *where, "--path", files("more", {"c": "3"}))
+    assert "this command does" in told.stderr, "the server still remembers the first one"
     open_store(place).create("b", b"2")
     told = elsewhere.run("diamond", "add", *where, "--path", place)
     assert "no worker" not in told.stderr, "any worker can read a bucket"
-    assert names(cloud, committed(cloud, where)) == ["a", "b"]
+    assert names(cloud, committed(cloud, where)) == ["a", "b", "c"]
 
 
 def test_two_workers_that_see_different_directories(cloud, elsewhere, files, tmp_path):

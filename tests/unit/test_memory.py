@@ -1,0 +1,64 @@
+"""Memory is bounded by packs and chunks in flight, never by the size of a file."""
+
+import subprocess
+import sys
+
+from datamon.content import CHUNK_BYTES, PACK_BYTES
+from datamon.upload import AT_ONCE
+
+ALLOWED = (AT_ONCE + 3) * PACK_BYTES + (150 << 20)  # what is in flight, and Python itself
+
+WAY_THERE = """
+import resource, sys
+from datamon.plan import make_plan
+from datamon.sources import Source, open_tree
+from datamon.stores import open_context
+from datamon.upload import Upload, upload_part, upload_slice
+
+source, context = Source(sys.argv[1]), open_context(sys.argv[2])
+plan = make_plan(open_tree(source), 2)
+upload = Upload("r", "d", "s", 1, plan.digest, source, context)
+for piece in plan.slices:
+    upload_slice(piece, upload)
+for part in plan.parts:
+    upload_part(part, upload)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+"""
+
+WAY_BACK = """
+import resource, sys
+from pathlib import Path
+from datamon.download import download
+from datamon.filelist import FileList
+from datamon import keys
+from datamon.stores import open_context
+from tests.unit.test_download import bundle_of
+
+context = open_context(sys.argv[1])
+infos = []
+for key in context.vmetadata.keys():
+    if "bundle-files" in key:
+        body = context.vmetadata.get(key)
+        infos.append(FileList(key, body).info("00000-000"))
+        context.metadata.create(keys.bundle_files("r", "b", "00000-000"), body)
+download(context, bundle_of(infos), Path(sys.argv[2]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+"""
+
+
+def peak(script, *args):
+    done = subprocess.run([sys.executable, "-c", script, *map(str, args)], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def test_a_file_larger_than_memory_allows_goes_there_and_back(tmp_path):
+    size = 800 << 20
+    with (tmp_path / "huge").open("wb") as file:
+        for start in range(0, size, CHUNK_BYTES):  # no two chunks are equal, so every one is put
+            file.seek(start)
+            file.write(b"%d" % start)
+        file.truncate(size)
+    assert size > ALLOWED
+    assert peak(WAY_THERE, tmp_path / "huge", tmp_path / "store") < ALLOWED
+    assert peak(WAY_BACK, tmp_path / "store", tmp_path / "out") < ALLOWED
+    assert (tmp_path / "out" / "huge").stat().st_size == size
