@@ -8,8 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
@@ -40,6 +40,13 @@ class Progress:
     all_parts: int = 0
     stored: int = 0  # bytes that were new to the store
     rate: int = 0  # bytes a second, of late
+    slots: int = 0  # for how many tasks at a time the source was cut
+
+    @classmethod
+    def read(cls, told: object) -> Self:
+        """The progress that a heartbeat carried, be it of an older or a newer version."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in told.items() if name in known} if isinstance(told, dict) else {})
 
 
 class SparkJob:
@@ -126,7 +133,9 @@ class SparkJob:
             parts, files, size, stored = listener.totals()
             now, before = self.progress, self._before
             now.parts, now.files = before.parts + parts, before.files + files
-            now.bytes, now.stored = before.bytes + size, before.stored + stored
+            told = before.bytes + size
+            now.bytes = min(told, now.all_bytes) if now.all_bytes else told  # a part may tell of its slices once more
+            now.stored = before.stored + stored
 
     def _stop_if_told(self) -> None:
         if activity.is_cancelled():

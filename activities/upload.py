@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from temporalio import activity
 
-from activities.spark import spark_job
+from activities.spark import Progress, spark_job
 from activities.wire import wire_errors
 from datamon import catalog, keys
 from datamon.errors import StaleWrite
@@ -60,15 +60,17 @@ class UploadActivities:
         about = f"upload {request.repo}/{request.diamond}/{request.split}"
         with wire_errors(), spark_job(self._spark, about) as job:
             job.progress.phase = "planning"
-            job.progress.stored = _stored_before()
-            plan = make_plan(open_tree(request.source, self._context), job.slots)
+            before = _last_attempt()
+            job.progress.stored = before.stored
+            job.progress.slots = before.slots or job.slots  # cut otherwise, other packs would be made and sent
+            plan = make_plan(open_tree(request.source, self._context), job.progress.slots)
             job.progress.phase = "uploading"
             job.progress.all_files, job.progress.all_bytes = plan.files, plan.bytes
             job.progress.all_parts = len(plan.slices) + len(plan.parts)
             upload = self._upload(request, plan)
             slices = job.run(partial(upload_slice, upload=upload), plan.slices)
             parts = job.run(partial(upload_part, upload=upload), plan.parts)
-            stored = _stored_before() + sum(report.stored for report in (*slices, *parts))
+            stored = before.stored + sum(report.stored for report in (*slices, *parts))
             split = self._record(request, plan, parts, stored)
         return UploadReport(split.files, split.bytes, split.stored, split.skipped, plan.reserved)
 
@@ -109,8 +111,7 @@ class UploadActivities:
         return catalog.revise_split(self._context.vmetadata, key, request.generation, record)
 
 
-def _stored_before() -> int:
-    """What attempts before this one stored, as far as they could still tell."""
+def _last_attempt() -> Progress:
+    """How far the attempt before this one got, as far as it could still tell."""
     told = activity.info().heartbeat_details
-    last = told[0] if told else {}
-    return int(last.get("stored", 0)) if isinstance(last, dict) else 0
+    return Progress.read(told[0]) if told else Progress()

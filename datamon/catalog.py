@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from datamon import descriptors, keys
-from datamon.errors import AlreadyExists, NotFound, StaleWrite
+from datamon.errors import AlreadyExists, CorruptObject, NotFound, StaleWrite
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, plain_text
 from datamon.model import Bundle, Contributor, Diamond, Repo, Split, instant
 from datamon.stores import Context, ObjectStore
@@ -50,7 +50,11 @@ def get_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
 
 
 def _bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
-    return descriptors.read(Bundle, context.metadata, keys.bundle(repo, bundle), NotFound("bundle", bundle))
+    key = keys.bundle(repo, bundle)
+    found = descriptors.read(Bundle, context.metadata, key, NotFound("bundle", bundle))
+    if (found.repo, found.id) != (repo, bundle):
+        raise CorruptObject(key, f"it is about bundle {found.id!r} of {found.repo!r}")
+    return found
 
 
 def bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:

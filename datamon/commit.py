@@ -3,14 +3,15 @@
     split lists (sorted, disjoint within a split) -> slices of the range -> rules -> lists of the bundle
 
 Entries go from store to store; only reports and list descriptions come back. A range writes the same bytes
-however often and wherever it runs, so a repeated task finds its lists there and is done.
+however often and wherever it runs, so a repeated task finds its lists there and is done. Lists that no other
+split comes near, as when every machine writes folders of its own, are taken as they are.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import msgspec
@@ -21,7 +22,7 @@ from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.merge import Settled, Version, settle_range
 from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
-from datamon.names import NameRange, order
+from datamon.names import NameRange, ancestors, below, just, order
 from datamon.stores import Context, ObjectStore, create_same
 from datamon.telling import Tell, untold
 
@@ -40,6 +41,7 @@ class MergeTask:
     splits: Sequence[TakenSplit]
     lists: dict[SplitId, Sequence[ListInfo]]
     list_entries: int = MAX_ENTRIES
+    taken_whole_from: int = 1_000  # a list with fewer entries is better joined with its neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,9 @@ def cut_names(lists: Iterable[ListInfo], ranges: int) -> list[NameRange]:
 
 def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Count what a range would become; write nothing."""
+    alone = _alone(part.names, task)
+    if alone is not None:
+        return _as_they_are(alone, [], tell)
     tally = _Tally(task.mode)
     for settled in settle_range(part.names, _Slices(task, context.vmetadata)):
         tally.add(settled)
@@ -97,6 +102,9 @@ def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Te
 
 def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
+    alone = _alone(part.names, task)
+    if alone is not None:
+        return _as_they_are(alone, _taken(alone, part.number, task, context), tell)
     tally = _Tally(task.mode)
     winners = _ListSeries(task, part.number, context.metadata)
     lost: list[Version] = []
@@ -110,6 +118,52 @@ def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Te
     for version in sorted(lost, key=lambda v: order(v.entry.name)):
         kept.add(version)
     return tally.report([*winners.close(), *kept.close()], tell)
+
+
+_ListOf = tuple[SplitId, ListInfo]
+
+
+def _alone(names: NameRange, task: MergeTask) -> list[_ListOf] | None:
+    """The lists of a range, in order, if nothing in any of them can be settled otherwise than it stands there."""
+    everything = [(split.id, info) for split in task.splits for info in task.lists[split.id]]
+    met = [(split, info) for split, info in everything if names.meets(order(info.first), order(info.last))]
+    for split, info in met:
+        whole = names.holds(order(info.first)) and names.holds(order(info.last))
+        if not whole or not task.taken_whole_from <= info.count <= task.list_entries:
+            return None
+        if any(other != split and _touch(info, theirs) for other, theirs in everything):
+            return None
+    return sorted(met, key=lambda pair: order(pair[1].first))
+
+
+def _touch(info: ListInfo, other: ListInfo) -> bool:
+    """Whether two lists may hold one name, or a file and something below it.
+
+    What lies above any name of a list, and before the list, lies above its first one; below and behind, below its last.
+    """
+    first, last = order(other.first), order(other.last)
+    near = (NameRange(order(info.first), order(info.last) + "\0"), below(order(info.last)))
+    above = map(just, ancestors(order(info.first)))
+    return any(names.meets(first, last) for names in (*near, *above))
+
+
+def _taken(lists: list[_ListOf], number: int, task: MergeTask, context: Context) -> list[ListInfo]:
+    """Put lists of splits among those of the bundle, byte for byte."""
+    taken: list[ListInfo] = []
+    for split, info in lists:
+        key = keys.split_files(task.repo, task.diamond, split, info.index)
+        body = context.vmetadata.get(key)
+        FileList(key, body, info.digest)
+        index = keys.bundle_index(number, len(taken))
+        create_same(context.metadata, keys.bundle_files(task.repo, task.bundle, index), body)
+        taken.append(replace(info, index=index))
+    return taken
+
+
+def _as_they_are(lists: list[_ListOf], written: list[ListInfo], tell: Tell) -> RangeReport:
+    files, size = sum(info.count for _, info in lists), sum(info.bytes for _, info in lists)
+    tell(files, size, 0)
+    return RangeReport(files, size, lists=written)
 
 
 def _filed(version: Version, folder: str) -> Version:

@@ -21,7 +21,7 @@ from typing import Any
 from blake3 import blake3
 
 from datamon import keys
-from datamon.errors import CorruptFile, CorruptObject
+from datamon.errors import CorruptFile, CorruptObject, NotFound
 from datamon.model import Entry
 from datamon.stores import ObjectStore
 
@@ -112,16 +112,18 @@ def _offset(entry: Entry) -> int:
     return entry.at[1] if entry.at is not None else 0
 
 
-def read_span(span: Span, blob: ObjectStore) -> Iterator[tuple[Entry, memoryview]]:
-    """The files of a span, each verified."""
+def read_span(span: Span, blob: ObjectStore) -> Iterator[tuple[Entry, memoryview | CorruptFile]]:
+    """The files of a span, each verified: its bytes, or what is wrong with them."""
     key = keys.pack(span.pack)
-    data = memoryview(blob.get(key, span.start, span.stop - span.start))
+    try:
+        data = memoryview(blob.get(key, span.start, span.stop - span.start))
+    except NotFound:
+        yield from ((entry, CorruptFile(entry.name, key, "is not there")) for entry in span.entries)
+        return
     for entry in span.entries:
         offset = _offset(entry) - span.start
         content = data[offset : offset + entry.size]
-        if blake3(content).hexdigest() != entry.hash:
-            raise CorruptFile(entry.name, key)
-        yield entry, content
+        yield entry, content if blake3(content).hexdigest() == entry.hash else CorruptFile(entry.name, key)
 
 
 def read_root(entry: Entry, blob: ObjectStore) -> Root:
@@ -129,10 +131,17 @@ def read_root(entry: Entry, blob: ObjectStore) -> Root:
     if entry.root is None:
         return Root(0, CHUNK_BYTES, [])
     key = keys.root(entry.root)
-    body = blob.get(key)
+    body = _object(entry, key, blob)
     if blake3(body).hexdigest() != entry.root:
         raise CorruptFile(entry.name, key)
     return Root.read(key, body)
+
+
+def _object(entry: Entry, key: str, blob: ObjectStore) -> bytes:
+    try:
+        return blob.get(key)
+    except NotFound:
+        raise CorruptFile(entry.name, key, "is not there") from None
 
 
 def read_large(
@@ -148,7 +157,7 @@ def read_large(
     flying: deque[Future[bytes]] = deque()
     while waiting or flying:
         while waiting and len(flying) < AHEAD:
-            flying.append(threads.submit(blob.get, keys.chunk(waiting.popleft())))
+            flying.append(threads.submit(_object, entry, keys.chunk(waiting.popleft()), blob))
         data = flying.popleft().result()
         whole.update(data)
         yield data

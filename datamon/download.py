@@ -10,13 +10,15 @@ no list can make a file appear outside the destination, not even through a link 
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -35,6 +37,7 @@ from datamon.stores import Context, ObjectStore
 FILES_AT_ONCE = 4
 CHUNKS_AT_ONCE = 8
 OWN = ".datamon"
+_HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_STORED_NAME = 4096  # what lost is filed below a folder and a split id, so it may be longer than an uploaded name
 
 Progress = Callable[[int, int], None]
@@ -69,11 +72,21 @@ class Wanted:
         """Those files. A name that the rules forbid is refused, whoever wrote the list."""
         for entry, pack in bundle_entries(context, bundle, self.names):
             if self.passes(entry.name):
-                wrong = flaw(entry.name, _MAX_STORED_NAME)
-                if wrong is not None or entry.name.split("/")[0] == OWN:
-                    flawed = wrong or "it would stand among datamon's own files"
-                    raise CorruptObject(keys.bundle(bundle.repo, bundle.id), f"it lists {entry.name!r}, but {flawed}")
+                wrong = _wrong(entry, pack)
+                if wrong is not None:
+                    raise CorruptObject(keys.bundle(bundle.repo, bundle.id), f"it lists {entry.name!r}, but {wrong}")
                 yield entry, pack
+
+
+def _wrong(entry: Entry, pack: str | None) -> str | None:
+    """Why an entry cannot be trusted to lead to one file of the destination and to objects of the store."""
+    if entry.name.split("/")[0] == OWN:
+        return "it would stand among datamon's own files"
+    if not all(_HASH.fullmatch(digest) for digest in (entry.hash, entry.root, pack) if digest is not None):
+        return "its hash is none"
+    if entry.size and pack is None and entry.root is None:
+        return "does not say where its bytes are"
+    return flaw(entry.name, _MAX_STORED_NAME)
 
 
 @dataclass(slots=True)
@@ -99,10 +112,10 @@ def download(
     With `force` the folder may hold anything: the bundle's files take their places, all others stay.
     """
     try:
-        folder = _Folder(destination, bundle)
-        looks = folder.claim(force=force)
-        fetched = _Fetch(context.blob, folder, progress, looks=looks).run((wanted or Wanted()).entries(context, bundle))
-        folder.release(descriptors.dump(bundle))
+        with _Folder(destination, bundle).claimed(force=force) as (folder, looks):
+            fetch = _Fetch(context.blob, folder, progress, looks=looks)
+            fetched = fetch.run((wanted or Wanted()).entries(context, bundle))
+            folder.release(descriptors.dump(bundle))
     except OSError as error:
         raise Failed(f"cannot write to {quoted(str(destination))}: {why(error)}") from error
     return fetched
@@ -114,6 +127,8 @@ def cat(context: Context, bundle: Bundle, name: str, out: BinaryIO) -> Entry:
     if pack is not None and entry.at is not None:
         span = Span(pack, entry.at[1], entry.at[1] + entry.size, [entry])
         for _, content in read_span(span, context.blob):
+            if isinstance(content, CorruptFile):
+                raise content
             out.write(content)
         return entry
     with ThreadPoolExecutor(CHUNKS_AT_ONCE) as threads:
@@ -130,11 +145,16 @@ def find(context: Context, bundle: Bundle, name: str) -> Located:
 
 
 class _Fetch:
-    """One download, on a few threads. The first failure ends it."""
+    """One download, on a few threads.
+
+    A file whose content is damaged is left out, and told at the end; any other failure ends it.
+    """
 
     def __init__(self, blob: ObjectStore, folder: _Folder, progress: Progress, *, looks: bool) -> None:
         self._blob, self._folder, self._progress, self._looks = blob, folder, progress, looks
         self._fetched = Fetched()
+        self._damaged: list[CorruptFile] = []
+        self._ended = threading.Event()
         self._lock = threading.Lock()
 
     def run(self, located: Iterable[Located]) -> Fetched:
@@ -142,6 +162,7 @@ class _Fetch:
             self._chunks = stack.enter_context(ThreadPoolExecutor(CHUNKS_AT_ONCE, thread_name_prefix="chunks"))
             files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="files")
             stack.callback(files.shutdown, cancel_futures=True)
+            stack.callback(self._ended.set)  # what is under way ends soon
             flying: set[Future[None]] = set()
             for what in spans(self._missing(located)):
                 flying.add(files.submit(self._fetch, what))
@@ -151,6 +172,9 @@ class _Fetch:
                         future.result()
             for future in flying:
                 future.result()
+        if self._damaged:
+            first, *others = sorted(self._damaged, key=lambda error: order(error.name))
+            raise CorruptFile(first.name, first.key, first.why, [error.name for error in others])
         return self._fetched
 
     def _missing(self, located: Iterable[Located]) -> Iterator[Located]:
@@ -164,15 +188,24 @@ class _Fetch:
     def _fetch(self, what: Span | Entry) -> None:
         if isinstance(what, Span):
             for entry, data in read_span(what, self._blob):
+                self._go_on()
+                if isinstance(data, CorruptFile):
+                    self._damaged.append(data)
+                    continue
                 self._folder.write(entry, data)
                 self._done(entry.size)
         elif what.root is None:
-            if what.size:
-                raise CorruptFile(what.name, "its file list, which does not say where it is,")
             self._folder.write(what, b"")
             self._done(0)
         else:
-            self._fetch_large(what, read_root(what, self._blob))
+            try:
+                self._fetch_large(what, read_root(what, self._blob))
+            except CorruptFile as error:
+                self._damaged.append(error)
+
+    def _go_on(self) -> None:
+        if self._ended.is_set():
+            raise Failed("the download has ended")
 
     def _fetch_large(self, entry: Entry, root: Root) -> None:
         """Into a file that is named by the content, so that an interrupted download finds what it had."""
@@ -180,7 +213,8 @@ class _Fetch:
             whole, skip = _whole_chunks(file, root)
             self._progress(0, skip * root.chunk)
             for data in read_large(entry, root, self._blob, self._chunks, after=whole, skip=skip):
-                file.write(data)
+                self._go_on()
+                _write(file.fileno(), data)
                 self._progress(0, len(data))
             self._folder.place(entry, file)
         self._done(entry.size, told=entry.size)
@@ -216,8 +250,21 @@ class _Folder:
         self._lock = threading.Lock()
         self._numbers = count()
 
-    def claim(self, *, force: bool) -> bool:
-        """Make it ours, or refuse. Tells whether files of the bundle may be there already."""
+    @contextmanager
+    def claimed(self, *, force: bool) -> Iterator[tuple[_Folder, bool]]:
+        """Make it ours while the block runs, or refuse. Tells whether files of the bundle may be there already."""
+        looks = self._claim(force=force)
+        with open(self._path(f"{self._partial}/lock"), "ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DestinationInUse(self._top, "is being filled by another process") from None
+            for name in os.listdir(self._path(self._partial)):
+                if name.endswith(".new"):  # small files that were never finished
+                    os.unlink(self._path(f"{self._partial}/{name}"))
+            yield self, looks
+
+    def _claim(self, *, force: bool) -> bool:
         if os.path.lexists(self._top) and not os.path.isdir(self._top):
             raise DestinationInUse(self._top, "is a file")
         os.makedirs(self._top, exist_ok=True)
@@ -256,8 +303,7 @@ class _Folder:
         temporary = self._path(f"{self._partial}/{next(self._numbers)}.new")
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            while len(data):
-                data = data[os.write(handle, data) :]
+            _write(handle, data)
             self._dress(handle, entry)
         finally:
             os.close(handle)
@@ -265,15 +311,19 @@ class _Folder:
 
     def partial(self, entry: Entry) -> BinaryIO:
         """The file in which a large one grows, at its beginning."""
-        path = self._path(f"{self._partial}/{entry.hash}-{blake3(entry.name.encode()).hexdigest()[:8]}")
+        path = self._growing(entry)
+        if os.path.lexists(path):
+            os.chmod(path, 0o600)  # it may have its last mode already, and be one that nobody may write to
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         return open(handle, "r+b", buffering=0)
+
+    def _growing(self, entry: Entry) -> str:
+        return self._path(f"{self._partial}/{entry.hash}-{blake3(entry.name.encode()).hexdigest()[:8]}")
 
     def place(self, entry: Entry, file: BinaryIO) -> None:
         """Give a large file, which is whole and right, its name."""
         self._dress(file.fileno(), entry)
-        path = self._path(f"{self._partial}/{entry.hash}-{blake3(entry.name.encode()).hexdigest()[:8]}")
-        self._move(path, entry)
+        self._move(self._growing(entry), entry)
 
     def _dress(self, handle: int, entry: Entry) -> None:
         os.fchmod(handle, entry.mode)
@@ -311,6 +361,13 @@ class _Folder:
                         raise UnsafePath(name.rstrip("/"), folder, kind)
                 self._safe.add(folder)
             end = name.find("/", end + 1)
+
+
+def _write(handle: int, data: bytes | memoryview) -> None:
+    """All of it: the system may take less than it is given."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
 
 
 def _hash(path: str) -> str:

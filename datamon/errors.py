@@ -11,7 +11,7 @@ exit codes: 1 failed, 2 wrong usage, 3 not found, 4 already exists or wrong stat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -278,14 +278,20 @@ class CorruptObject(DatamonError):
 
 @dataclass(eq=False)
 class CorruptFile(DatamonError):
-    """The bytes in the store do not have the hash that the file list promises."""
+    """The bytes in the store do not have the hash that the file list promises. `others` are files in the same case."""
 
     code = ErrorCode.CORRUPT_FILE
     name: str
     key: str
+    why: str = "does not match its hash"
+    others: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"the content of {quoted(self.name)} in {self.key} does not match its hash; the file was left out"
+        sentence = f"the content of {quoted(self.name)} in {self.key} {self.why}"
+        if not self.others:
+            return f"{sentence}; the file was left out"
+        named = ", ".join(map(quoted, self.others[:SPELLED_OUT])) + (", …" if len(self.others) > SPELLED_OUT else "")
+        return f"{sentence}, and so it is with {counted(len(self.others), 'more file')} ({named}); they were left out"
 
 
 @dataclass(eq=False)

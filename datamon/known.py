@@ -32,7 +32,7 @@ class Known:
     """From a hash to its place, as far as a task knows.
 
     Of the base it first reads what lies under the task's own names: most files of a next version are there. Only
-    when one is not does it read the rest, for what was renamed, as much of it as there is room for.
+    when one is not does it read the rest, for what was renamed. Both end when there is no more room.
     """
 
     def __init__(self, names: NameRange, metadata: ObjectStore, base: Base | None = None) -> None:
@@ -42,7 +42,8 @@ class Known:
         if base is not None:
             near = [info for info in base.bundle.lists if names.meets(order(info.first), order(info.last))]
             for info in near:
-                self._read(base, info, names)
+                if len(self._places) < base.room:
+                    self._read(base, info, names)
             self._rest = self._as_fits(base, near)
 
     def get(self, digest: str) -> Place | None:
@@ -68,5 +69,7 @@ class Known:
         key = keys.bundle_files(base.bundle.repo, base.bundle.id, info.index)
         found = FileList(key, self._metadata.get(key), info.digest)
         for entry in found.entries(names):
+            if len(self._places) >= base.room:
+                return
             if entry.at is not None:
                 self._places[entry.hash] = (found.packs[entry.at[0]], entry.at[1])

@@ -10,6 +10,7 @@ ready: at most AT_ONCE + 1 packs or chunks are in memory, however large the file
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections import deque
@@ -28,6 +29,7 @@ from datamon.filelist import FileList, ListWriter
 from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.known import Base, Known
 from datamon.model import Entry, ListInfo
+from datamon.names import NameRange, order
 from datamon.plan import FINGERPRINT, Part, Slice, is_sliced, slices_of
 from datamon.sources import Found, OnUnfit, Skips, Source, Tree, open_tree
 from datamon.stores import Context, ObjectStore, create_same
@@ -86,7 +88,7 @@ def upload_slice(piece: Slice, upload: Upload, tell: Tell = untold) -> PartRepor
     with _Putter(upload.context.blob, tell) as putter:
         try:
             chunks = [putter.chunk(data) for data in _pieces(tree, piece.found, piece.start, piece.size)]
-        except OSError as error:
+        except (OSError, SourceUnreadable) as error:
             _unreadable(piece.found, error, Skips(upload.source))
             return PartReport()  # and it may be left out: its part will see that too
         create_same(records, key, root_yaml(piece.size, [chunk.result() for chunk in chunks]))
@@ -104,13 +106,13 @@ def upload_part(part: Part, upload: Upload, tell: Tell = untold, clock: Clock = 
         return done
     tree, skips = open_tree(upload.source, upload.context), Skips(upload.source)
     found = _as_planned(part, tree)
-    known = Known(part.names, upload.context.metadata, upload.base)
+    known = Known(_spanned(found), upload.context.metadata, upload.base)
     with _Putter(upload.context.blob, tell) as putter:
         filler = _Filler(putter, known, clock)
         for one in found:
             try:
                 _add(one, tree, filler, upload)
-            except OSError as error:
+            except (OSError, SourceUnreadable) as error:
                 _unreadable(one, error, skips)
         entries, packs = filler.finish()
     writer = ListWriter()
@@ -157,19 +159,26 @@ def _as_planned(part: Part, tree: Tree) -> list[Found]:
     return found
 
 
+def _spanned(found: list[Found]) -> NameRange:
+    """The names from the first file to the last."""
+    return NameRange(order(found[0].name), order(found[-1].name) + "\0") if found else NameRange("", "")
+
+
 def _pieces(tree: Tree, found: Found, start: int, size: int) -> Iterator[bytes]:
     for offset in range(start, start + size, CHUNK_BYTES):
         yield tree.read(found, offset, min(CHUNK_BYTES, start + size - offset))
 
 
-def _unreadable(found: Found, error: OSError, on_unfit: OnUnfit) -> None:
+def _unreadable(found: Found, error: OSError | SourceUnreadable, on_unfit: OnUnfit) -> None:
     match error:
+        case SourceUnreadable():
+            on_unfit(error)
         case FileNotFoundError():
             raise SourceChanged(found.name) from None
-        case PermissionError():
-            on_unfit(SourceUnreadable(found.path, why(error)))
-        case _:
+        case OSError(errno=errno.EMFILE | errno.ENFILE | errno.ENOMEM):  # that says nothing of the file
             raise SourceUnreadable(found.path, why(error)) from error
+        case _:
+            on_unfit(SourceUnreadable(found.path, why(error)))
 
 
 class _Putter:
@@ -280,11 +289,15 @@ class _Filler:
         self._root(found, whole.hexdigest(), [chunk.result() for chunk in chunks])
 
     def sliced(self, found: Found, tree: Tree, chunks: Callable[[], list[str]]) -> None:
-        """A file whose chunks are stored already; only its hash is wanted."""
+        """A file whose chunks are stored already. It is read once more, for its hash, and to see it is the same."""
         whole = blake3()
-        for data in _pieces(tree, found, 0, found.size):
+        stored: list[str] = []
+        for number, data in enumerate(_pieces(tree, found, 0, found.size)):
+            stored = stored or chunks()
+            if blake3(data).hexdigest() != stored[number]:
+                raise SourceChanged(found.name)
             whole.update(data)
-        self._root(found, whole.hexdigest(), chunks())
+        self._root(found, whole.hexdigest(), stored)
 
     def finish(self) -> tuple[list[Entry], list[str]]:
         """Wait until everything is stored; gives the entries, and the packs that they point into."""

@@ -15,7 +15,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -51,7 +51,7 @@ from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState
 from datamon.settings import Settings
 from datamon.sources import is_remote, name_pattern, sorted_names
 from datamon.stores import Context, create_same, s3_location
-from starter.connect import connect, need_worker, polled, unreachable
+from starter.connect import connect, has_live_worker, need_worker, unreachable
 from workflows.diamond import ASK_AGAIN, DiamondWorkflow
 from workflows.messages import (
     AddSplit,
@@ -63,7 +63,7 @@ from workflows.messages import (
     SplitReport,
     SplitStatus,
 )
-from workflows.names import TASK_QUEUE, attributes, diamond_workflow, host_queue, split_workflow
+from workflows.names import PASSING, TASK_QUEUE, attributes, diamond_workflow, host_queue, split_workflow
 from workflows.record import DiamondRecord
 from workflows.split import SplitWorkflow
 
@@ -77,6 +77,7 @@ class Datamon:
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client, self.settings = client, settings
+        self.serves: set[str] = set()  # the task queues that this very process serves
         self.repos = Repos(self)
         self.diamonds = Diamonds(self)
 
@@ -106,13 +107,15 @@ class Datamon:
         Tells whether it is this process.
         """
         queue = host_queue(self.settings.host)
-        if await polled(self.client, queue):
+        if await has_live_worker(self.client, queue):
             yield False
             return
         from worker.service import serving
 
-        async with serving(self.client, self.settings, [queue]):
+        async with serving(self.client, self.settings, [queue], identity=self.client.identity + PASSING):
+            self.serves.add(queue)
             yield True
+            self.serves.discard(queue)
 
 
 class Repos:
@@ -263,7 +266,7 @@ class Diamond:
             )
             for split, path in zip(ids, paths, strict=True)
         ]
-        await need_worker(self._datamon.client, TASK_QUEUE, *{add.queue for add in adds})
+        await need_worker(self._datamon.client, TASK_QUEUE, *{add.queue for add in adds} - self._datamon.serves)
         try:
             for start in range(0, len(adds), BATCH):
                 await self.handle.signal(DiamondWorkflow.add, adds[start : start + BATCH])
@@ -401,8 +404,7 @@ class Split:
         for pending in told.raw_description.pending_activities:
             details = await self._datamon.client.data_converter.decode(list(pending.heartbeat_details.payloads))
             if details and isinstance(details[0], dict):
-                known = {field.name for field in fields(Progress)}
-                return Progress(**{name: value for name, value in details[0].items() if name in known})
+                return Progress.read(details[0])
         return None
 
     async def _until_started(self) -> None:

@@ -23,7 +23,7 @@ from temporalio.service import RPCError
 
 from datamon.errors import BadUsage, Failed, NoWorker, ServerUnreachable
 from datamon.settings import Settings, running_stack
-from workflows.names import SEARCH_ATTRIBUTES, TASK_QUEUE
+from workflows.names import PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
 
 CONNECT_SECONDS = 5
 WORKER_SECONDS = 2
@@ -75,16 +75,26 @@ async def answers(address: str) -> bool:
 
 
 async def has_worker(client: Client, queue: str) -> bool:
-    """Whether somebody polls a task queue, for the kind of task that it is for.
+    """Whether a worker has polled a task queue of late, for the kind of task that it is for."""
+    return bool(await _pollers(client, queue))
 
-    The server remembers pollers for minutes after they are gone. Of those on this host we can see it.
-    """
+
+async def has_live_worker(client: Client, queue: str) -> bool:
+    """The same, but leaving out those of this host whose process is gone: the server remembers them for minutes."""
+    host = client.identity.partition("@")[2]
+    try:
+        return any(_may_live(identity, host) for identity in await _pollers(client, queue))
+    except RPCError as error:
+        raise unreachable(client, error) from error
+
+
+async def _pollers(client: Client, queue: str) -> list[str]:
+    """Who polls a queue. Commands that serve it for themselves are no help to others: they leave any moment."""
     kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if queue == TASK_QUEUE else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
     answer = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind)
     )
-    host = client.identity.partition("@")[2]
-    return any(_may_live(poller.identity, host) for poller in answer.pollers)
+    return [poller.identity for poller in answer.pollers if not poller.identity.endswith(PASSING)]
 
 
 def _may_live(identity: str, host: str) -> bool:
@@ -99,14 +109,6 @@ def _may_live(identity: str, host: str) -> bool:
     except PermissionError:  # it is there, and somebody else's
         return True
     return True
-
-
-async def polled(client: Client, queue: str) -> bool:
-    """The same, for callers who have their own sentence for a server that does not answer."""
-    try:
-        return await has_worker(client, queue)
-    except RPCError as error:
-        raise unreachable(client, error) from error
 
 
 async def need_worker(client: Client, *queues: str, patience: float = WORKER_SECONDS) -> None:

@@ -37,7 +37,12 @@ log = logging.getLogger(__name__)
 
 
 def build_workers(
-    client: Client, context: Context, spark: Callable[[], SparkContext], queues: list[str], pool: ThreadPoolExecutor
+    client: Client,
+    context: Context,
+    spark: Callable[[], SparkContext],
+    queues: list[str],
+    pool: ThreadPoolExecutor,
+    identity: str | None = None,
 ) -> list[Worker]:
     """A Temporal worker for each queue. Workflows live on the shared one; uploads run on any."""
     metadata, commit, upload = (
@@ -57,6 +62,7 @@ def build_workers(
         is_shared = queue == TASK_QUEUE
         return Worker(
             client,
+            identity=identity,
             task_queue=queue,
             workflows=WORKFLOWS if is_shared else [],
             activities=[*(shared if is_shared else []), upload.upload_split],
@@ -70,7 +76,9 @@ def build_workers(
 
 
 @asynccontextmanager
-async def serving(client: Client, settings: Settings, queues: list[str] | None = None) -> AsyncIterator[SparkRuntime]:
+async def serving(
+    client: Client, settings: Settings, queues: list[str] | None = None, identity: str | None = None
+) -> AsyncIterator[SparkRuntime]:
     """Serve as long as the block runs, by default the shared queue and this host's."""
     queues = queues or queues_of(settings.host)
     spark = SparkRuntime(settings.spark_master, settings.home / "spark")
@@ -79,7 +87,7 @@ async def serving(client: Client, settings: Settings, queues: list[str] | None =
     try:
         with ThreadPoolExecutor(threads, thread_name_prefix="activity") as pool:
             async with AsyncExitStack() as stack:
-                for worker in build_workers(client, settings.context(), spark.context, queues, pool):
+                for worker in build_workers(client, settings.context(), spark.context, queues, pool, identity):
                     await stack.enter_async_context(worker)
                 yield spark
                 log.info("stopping")

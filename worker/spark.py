@@ -75,7 +75,14 @@ class SparkRuntime:
     def _start(self) -> None:
         try:
             spark = self._build()
-            spark.parallelize(range(spark.defaultParallelism)).map(_warm).collect()
+
+            def warm(number: int) -> int:  # inside, for only then does all of it travel: an executor has no `worker`
+                import datamon.commit
+                import datamon.upload
+
+                return number + len(datamon.commit.__name__) + len(datamon.upload.__name__)
+
+            spark.parallelize(range(spark.defaultParallelism)).map(warm).collect()
             self._context.set_result(spark)
         except BaseException as error:  # noqa: BLE001 - whoever waits for Spark must learn of it
             self._context.set_exception(error)
@@ -157,11 +164,3 @@ def _await_end(jvm: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         jvm.kill()
         jvm.wait()
-
-
-def _warm(number: int) -> int:
-    """Make a Python worker of Spark import what the tasks need."""
-    import datamon.commit
-    import datamon.upload
-
-    return number + len(datamon.commit.__name__) + len(datamon.upload.__name__)

@@ -7,6 +7,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from datamon.ids import DiamondId, RepoName, SplitId
 
 TASK_QUEUE = "datamon"
+PASSING = " (a command)"  # ends the identity of a worker that is there for one upload
 
 REPO = SearchAttributeKey.for_keyword("DatamonRepo")
 STATE = SearchAttributeKey.for_keyword("DatamonState")

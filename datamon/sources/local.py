@@ -53,7 +53,14 @@ class LocalTree(Tree):
     def _one(self, name: str, on_unfit: OnUnfit) -> Iterator[Found]:
         self._about()
         path = os.path.join(self.source.path, name)
-        yield from _look(path, name, os.path.realpath(self.source.path), os.stat(path), on_unfit)
+        try:
+            about = os.stat(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            on_unfit(SourceUnreadable(path, why(error)))
+        else:
+            yield from _look(path, name, os.path.realpath(self.source.path), about, on_unfit)
 
     def _about(self) -> os.stat_result:
         try:

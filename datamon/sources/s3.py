@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from datamon.errors import NotFound, ObjectChanged, SourceChanged, SourceMissing, UnfitFile
+from datamon.errors import (
+    NotFound,
+    ObjectChanged,
+    SourceChanged,
+    SourceMissing,
+    SourceUnreadable,
+    StoreRefused,
+    UnfitFile,
+)
 from datamon.names import RESERVED, NameRange, below, flaw, order
 from datamon.sources.tree import Found, OnUnfit, Source, Tree
 from datamon.stores import ObjectStore
@@ -32,6 +40,8 @@ class S3Tree(Tree):
             return self._bucket.get_if(found.path.removeprefix(f"{self._bucket.url}/"), found.tag, start, length)
         except (NotFound, ObjectChanged):
             raise SourceChanged(found.name) from None
+        except StoreRefused as error:
+            raise SourceUnreadable(found.path, error.why) from error
 
     def reserved(self) -> list[str]:
         """See Tree."""
@@ -80,9 +90,10 @@ class S3Tree(Tree):
     def _level(self, prefix: str, names: NameRange) -> list[tuple[str, list[S3Object | None]]]:
         """The names of one level, each with the object and the folder (None) that have it."""
         first, last = (_component(key, prefix) for key in (names.start, names.stop or ""))
+        end = max((f"{last[:size]}/" for size in range(1, len(last) + 1)), default="")  # `a/` comes after `a-1/`
         level: dict[str, list[S3Object | None]] = {}
         for name, found in self._store.scan(prefix, after=first[:-1]):
-            if last and name > f"{last}/":
+            if end and name > end:
                 break
             level.setdefault(name, []).append(found)
         return sorted(level.items())

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError, SSLError
 from botocore.exceptions import ConnectionError as NoConnection
 from urllib3.exceptions import HTTPError
 
-from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
+from datamon.errors import AlreadyExists, DatamonError, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
 from datamon.stores.protocol import Versioned, s3_location
 
 CONNECTIONS = 64  # what a process keeps open: as many as its threads can have in flight
@@ -36,6 +36,18 @@ MULTIPART_BYTES = 64 << 20  # a larger object goes up in pieces, so that a broke
 PIECE_BYTES = 16 << 20
 PIECES_AT_ONCE = 4
 PAGE = 1000
+
+_PASSING = frozenset(  # said with a status that would mean a refusal, of what may go well the next time
+    {
+        "BadDigest",
+        "IncompleteBody",
+        "RequestTimeout",
+        "RequestTimeTooSkewed",
+        "SlowDown",
+        "XAmzContentChecksumMismatch",
+        "XAmzContentSHA256Mismatch",
+    }
+)
 
 Answer = TypeVar("Answer")
 
@@ -69,7 +81,10 @@ class S3Store:
     def client(self) -> Any:
         """The process's S3 client. It is made late, and anew after a fork."""
         with _making:  # making one is not safe on two threads, using it is
-            return _client(os.getpid())
+            try:
+                return _client(os.getpid())
+            except (BotoCoreError, ValueError) as error:
+                raise StoreRefused(self.url, str(error)) from error
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """See ObjectStore. The caller knows the digest of what it reads, so the server's checksum is not asked for."""
@@ -198,7 +213,8 @@ class S3Store:
             end = self.client.complete_multipart_upload
             self._call(key, end, **name, MultipartUpload={"Parts": parts}, **condition)
         except BaseException:
-            self._call(key, self.client.abort_multipart_upload, **name)
+            with suppress(DatamonError, _Answer):
+                self._call(key, self.client.abort_multipart_upload, **name)
             raise
 
     def _call(self, key: str, request: Callable[..., Answer], **options: Any) -> Answer:
@@ -214,6 +230,8 @@ class S3Store:
             raise self._meaning(key, error) from error
         except NoCredentialsError as error:
             raise StoreRefused(self.url, "there are no AWS credentials") from error
+        except SSLError as error:
+            raise StoreRefused(self.url, str(error)) from error
         except (HTTPClientError, NoConnection) as error:
             raise StoreUnreachable(self.url, f"no answer from {self.client.meta.endpoint_url}") from error
         except BotoCoreError as error:
@@ -237,12 +255,16 @@ class S3Store:
                 return _PastTheEnd()
             case 408 | 429:
                 return StoreUnreachable(self.url, why)
-            case _ if 400 <= status < 500 and code not in ("RequestTimeout", "SlowDown", "RequestTimeTooSkewed"):
+            case _ if (300 <= status < 500 and code not in _PASSING) or status == 501:
                 return StoreRefused(self.url, why)
         return StoreUnreachable(self.url, why)
 
 
-class _Unmet(Exception):
+class _Answer(Exception):
+    """What a server said that is no error yet."""
+
+
+class _Unmet(_Answer):
     """The condition of a request did not hold. `repeated`: boto3 had sent it before, and may have got through."""
 
     def __init__(self, repeated: bool) -> None:  # noqa: FBT001
@@ -250,11 +272,11 @@ class _Unmet(Exception):
         self.repeated = repeated
 
 
-class _Racing(Exception):
+class _Racing(_Answer):
     """Another conditional write to the same key was under way."""
 
 
-class _PastTheEnd(Exception):
+class _PastTheEnd(_Answer):
     """A range that starts behind the last byte."""
 
 

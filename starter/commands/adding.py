@@ -75,10 +75,13 @@ async def watched(split: Split) -> SplitReport:
     from starter.progress import upload_bar
 
     result = asyncio.ensure_future(split.result())
-    with upload_bar() as show:
-        while show is not None and not (await asyncio.wait([result], timeout=0.5))[0]:
-            show(await split.progress())
-        return await result
+    try:
+        with upload_bar() as show:
+            while show is not None and not (await asyncio.wait([result], timeout=0.5))[0]:
+                show(await split.progress())
+            return await result
+    finally:
+        result.cancel()
 
 
 def tell_split(report: SplitReport, path: str) -> None:

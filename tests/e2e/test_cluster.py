@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from tests.conftest import Command, tree
 from tests.e2e.test_stack import until
 from tests.servers import LOOPBACK, free_ports
 from worker.java import java_home
-from worker.spark import SparkRuntime
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
@@ -39,6 +39,23 @@ def daemon(folder, name, *words):
 
 
 @pytest.fixture(scope="module")
+def bare_python(tmp_path_factory):
+    """A Python with our dependencies but without datamon, as on machines that only lend their cores."""
+    python = tmp_path_factory.mktemp("bare") / "python"
+    base = Path(sys.base_prefix) / "bin" / "python3"
+    packages = Path(
+        pyspark.__file__
+    ).parent.parent  # on this path, a checkout that is installed for editing is not seen
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {base} "$@"\n')
+    python.chmod(0o755)
+    there = subprocess.run(
+        [python, "-c", "import blake3, datamon"], capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert "No module named 'datamon'" in there.stderr
+    return str(python)
+
+
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory, s3):
     """The master's URL. The workers have the S3 server's credentials in their own environment."""
     folder = tmp_path_factory.mktemp("cluster")
@@ -52,29 +69,13 @@ def cluster(tmp_path_factory, s3):
         yield url, folder / "work"
 
 
-def test_the_package_reaches_the_executors_by_itself(cluster, tmp_path):
-    url, _ = cluster
-
-    def where_datamon_is(_):
-        import datamon
-
-        return datamon.__file__
-
-    runtime = SparkRuntime(url, tmp_path)
-    try:
-        runtime.warm_up()
-        [found] = set(runtime.context().parallelize(range(2), 2).map(where_datamon_is).collect())
-        assert "datamon.zip" in found
-    finally:
-        runtime.stop()
-
-
-def test_a_diamond_on_a_cluster(cluster, place, files, tmp_path):
+def test_a_diamond_on_a_cluster(cluster, bare_python, place, files, tmp_path):
     url, work = cluster
     source = open_store(f"{place}/in")
     for number in range(20):
         source.create(f"there/{number}", b"%d" % number)
-    command = Command(tmp_path / "home", {"DATAMON_STORE": f"{place}/store", "DATAMON_SPARK_MASTER": url})
+    spark = {"DATAMON_SPARK_MASTER": url, "PYSPARK_PYTHON": bare_python}
+    command = Command(tmp_path / "home", {"DATAMON_STORE": f"{place}/store"} | spark)
     command("up", "--detach")
     try:
         command("repo", "create", "--repo", "r")

@@ -1,6 +1,7 @@
 """The S3 store when the server or the network misbehaves. Every request goes to a real server, through a bad line."""
 
 import pytest
+from botocore.exceptions import ClientError
 
 from datamon.errors import AlreadyExists, ObjectChanged, StoreRefused, StoreUnreachable
 from datamon.stores import open_context, open_store, s3
@@ -105,6 +106,26 @@ def test_a_refusal_is_final_and_tells_no_secret(line, store, monkeypatch, enviro
         store.get("k")
     assert not caught.value.passes
     assert "wrong-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [("AWS_PROFILE", "no-such-profile", "no-such-profile"), ("AWS_ENDPOINT_URL", "localhost:8333", "Invalid endpoint")],
+)
+def test_a_configuration_that_cannot_be_used_is_a_sentence(line, store, monkeypatch, name, value, why):
+    monkeypatch.setenv(name, value)
+    forget_clients()
+    with pytest.raises(StoreRefused, match=why):
+        store.get("k")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "passes"),
+    [(400, "BadDigest", True), (400, "IncompleteBody", True), (501, "NotImplemented", False), (301, "Moved", False)],
+)
+def test_which_answers_may_change(store, status, code, passes):
+    error = ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
+    assert store._meaning("k", error).passes is passes
 
 
 def test_a_bucket_that_is_not_there(line):

@@ -2,13 +2,13 @@
 
 import pytest
 
-from datamon.errors import BadUsage, SourceChanged, SourceMissing, UnfitFile
+from datamon.errors import BadUsage, SourceChanged, SourceMissing, SourceUnreadable, UnfitFile
 from datamon.names import NameRange, order
 from datamon.plan import make_plan
 from datamon.sources import Source, open_tree, sorted_names
 from datamon.stores import open_context, open_store
 
-FILES = ["a/1", "a/2/x", "a-b", "b.txt", "b/1", "c/é"]
+FILES = ["a/1", "a/2/x", "a-b", "b.txt", "b/1", "c/é", "part/1", "part/3", "part-1/0", "part-1/1", "part-2/x"]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_any_range_of_names_gives_just_those(path):
 
 def test_a_filter_is_searched_in_the_whole_name(path):
     assert names(Source(path, name_filter=r"^a/")) == ["a/1", "a/2/x"]
-    assert names(Source(path, name_filter=r"\d$")) == ["a/1", "b/1"]
+    assert names(Source(path, name_filter=r"\d$")) == ["a/1", "b/1", "part/1", "part/3", "part-1/0", "part-1/1"]
     assert names(Source(path, name_filter="nothing")) == []
     with pytest.raises(BadUsage, match="regular expression"):
         names(Source(path, name_filter="("))
@@ -99,6 +99,24 @@ def test_a_single_file_goes_by_its_own_name(path):
 def test_what_is_not_there(path):
     with pytest.raises(SourceMissing, match="does not exist"):
         names(Source(f"{path}/nothing"))
+
+
+@pytest.mark.parametrize("name", ["b.txt/x", "loop", "n" * 300])
+def test_a_listed_name_that_cannot_be_looked_at_is_told_or_skipped(tmp_path, context, name):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "b.txt").write_text("a file")
+    (tmp_path / "source" / "loop").symlink_to("loop")
+    source = listed(context, str(tmp_path / "source"), f"b.txt\n{name}".encode())
+    with pytest.raises(SourceUnreadable, match="cannot read"):
+        names(source, context)
+    tolerant = Source(source.path, files="names", skip_on_error=True)
+    assert make_plan(open_tree(tolerant, context), 2).skipped == 1
+
+
+def test_a_list_for_a_single_file_is_refused(tmp_path, context):
+    (tmp_path / "f").write_text("x")
+    with pytest.raises(SourceUnreadable, match="not a directory"):
+        names(listed(context, str(tmp_path / "f"), b"f"), context)
 
 
 def test_a_folder_in_a_list_is_no_file(tmp_path, context):
