@@ -112,18 +112,26 @@ def _offset(entry: Entry) -> int:
     return entry.at[1] if entry.at is not None else 0
 
 
-def read_span(span: Span, blob: ObjectStore) -> Iterator[tuple[Entry, memoryview | CorruptFile]]:
+def get_span(span: Span, blob: ObjectStore) -> bytes | None:
+    """The bytes of a span, if its pack is there."""
+    try:
+        return blob.get(keys.pack(span.pack), span.start, span.stop - span.start)
+    except NotFound:
+        return None
+
+
+def read_span(span: Span, data: bytes | None) -> Iterator[tuple[Entry, memoryview | CorruptFile]]:
     """The files of a span, each verified: its bytes, or what is wrong with them."""
     key = keys.pack(span.pack)
-    try:
-        data = memoryview(blob.get(key, span.start, span.stop - span.start))
-    except NotFound:
-        yield from ((entry, CorruptFile(entry.name, key, "is not there")) for entry in span.entries)
-        return
+    wrong = "does not match its hash" if data is not None else "is not there"
+    whole = memoryview(data or b"")
     for entry in span.entries:
         offset = _offset(entry) - span.start
-        content = data[offset : offset + entry.size]
-        yield entry, content if blake3(content).hexdigest() == entry.hash else CorruptFile(entry.name, key)
+        content = whole[offset : offset + entry.size]
+        if blake3(content).hexdigest() == entry.hash:
+            yield entry, content
+        else:
+            yield entry, CorruptFile(entry.name, key, wrong)
 
 
 def read_root(entry: Entry, blob: ObjectStore) -> Root:

@@ -16,9 +16,10 @@ import re
 import shutil
 import stat
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -27,15 +28,15 @@ from typing import Any, BinaryIO
 from blake3 import blake3
 
 from datamon import descriptors, keys
-from datamon.content import Located, Root, Span, read_large, read_root, read_span, read_verified, spans
+from datamon.content import AHEAD, Located, Root, Span, get_span, read_large, read_root, read_span, read_verified, spans
 from datamon.errors import CorruptFile, CorruptObject, DestinationInUse, Failed, NotFound, UnsafePath, quoted, why
 from datamon.filelist import FileList, in_order
 from datamon.model import Bundle, Entry
 from datamon.names import EVERYTHING, NameRange, flaw, just, order
 from datamon.stores import Context, ObjectStore
 
-FILES_AT_ONCE = 4
-CHUNKS_AT_ONCE = 8
+FILES_AT_ONCE = 4  # large ones
+REQUESTS_AT_ONCE = 8
 OWN = ".datamon"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_STORED_NAME = 4096  # what lost is filed below a folder and a split id, so it may be longer than an uploaded name
@@ -126,12 +127,12 @@ def cat(context: Context, bundle: Bundle, name: str, out: BinaryIO) -> Entry:
     entry, pack = find(context, bundle, name)
     if pack is not None and entry.at is not None:
         span = Span(pack, entry.at[1], entry.at[1] + entry.size, [entry])
-        for _, content in read_span(span, context.blob):
+        for _, content in read_span(span, get_span(span, context.blob)):
             if isinstance(content, CorruptFile):
                 raise content
             out.write(content)
         return entry
-    with ThreadPoolExecutor(CHUNKS_AT_ONCE) as threads:
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
         for data in read_verified(entry, read_root(entry, context.blob), context.blob, threads):
             out.write(data)
     return entry
@@ -155,27 +156,55 @@ class _Fetch:
         self._fetched = Fetched()
         self._damaged: list[CorruptFile] = []
         self._ended = threading.Event()
+        self._packs: deque[tuple[Span, Future[bytes | None]]] = deque()
+        self._growing: set[Future[None]] = set()
         self._lock = threading.Lock()
 
     def run(self, located: Iterable[Located]) -> Fetched:
-        with ExitStack() as stack:
-            self._chunks = stack.enter_context(ThreadPoolExecutor(CHUNKS_AT_ONCE, thread_name_prefix="chunks"))
-            files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="files")
-            stack.callback(files.shutdown, cancel_futures=True)
-            stack.callback(self._ended.set)  # what is under way ends soon
-            flying: set[Future[None]] = set()
+        """Fetch it all. Small files are written on this thread only: on several, each waits for Python's lock."""
+        with self._threads():
             for what in spans(self._missing(located)):
-                flying.add(files.submit(self._fetch, what))
-                if len(flying) > FILES_AT_ONCE:
-                    landed, flying = wait(flying, return_when=FIRST_COMPLETED)
-                    for future in landed:
-                        future.result()
-            for future in flying:
-                future.result()
+                if isinstance(what, Span):
+                    self._packs.append((what, self._requests.submit(get_span, what, self._blob)))
+                    self._unpack(leave=AHEAD)
+                elif what.root is not None:
+                    self._growing.add(self._files.submit(self._fetch_large, what))
+                    self._await_files(leave=FILES_AT_ONCE)
+                else:
+                    self._folder.write(what, b"")
+                    self._done(0)
+            self._unpack(leave=0)
+            self._await_files(leave=0)
         if self._damaged:
             first, *others = sorted(self._damaged, key=lambda error: order(error.name))
             raise CorruptFile(first.name, first.key, first.why, [error.name for error in others])
         return self._fetched
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="requests") as self._requests:
+            self._files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="files")
+            try:
+                yield
+            finally:
+                self._ended.set()  # what is under way ends soon
+                self._files.shutdown(cancel_futures=True)
+
+    def _unpack(self, leave: int) -> None:
+        while len(self._packs) > leave:
+            span, data = self._packs.popleft()
+            for entry, content in read_span(span, data.result()):
+                if isinstance(content, CorruptFile):
+                    self._damaged.append(content)
+                    continue
+                self._folder.write(entry, content)
+                self._done(entry.size)
+
+    def _await_files(self, leave: int) -> None:
+        while len(self._growing) > leave:
+            landed, self._growing = wait(self._growing, return_when=FIRST_COMPLETED)
+            for future in landed:
+                future.result()
 
     def _missing(self, located: Iterable[Located]) -> Iterator[Located]:
         for entry, pack in located:
@@ -185,35 +214,20 @@ class _Fetch:
             else:
                 yield entry, pack
 
-    def _fetch(self, what: Span | Entry) -> None:
-        if isinstance(what, Span):
-            for entry, data in read_span(what, self._blob):
-                self._go_on()
-                if isinstance(data, CorruptFile):
-                    self._damaged.append(data)
-                    continue
-                self._folder.write(entry, data)
-                self._done(entry.size)
-        elif what.root is None:
-            self._folder.write(what, b"")
-            self._done(0)
-        else:
-            try:
-                self._fetch_large(what, read_root(what, self._blob))
-            except CorruptFile as error:
-                self._damaged.append(error)
+    def _fetch_large(self, entry: Entry) -> None:
+        try:
+            self._grow(entry, read_root(entry, self._blob))
+        except CorruptFile as error:
+            self._damaged.append(error)
 
-    def _go_on(self) -> None:
-        if self._ended.is_set():
-            raise Failed("the download has ended")
-
-    def _fetch_large(self, entry: Entry, root: Root) -> None:
+    def _grow(self, entry: Entry, root: Root) -> None:
         """Into a file that is named by the content, so that an interrupted download finds what it had."""
         with self._folder.partial(entry) as file:
             whole, skip = _whole_chunks(file, root)
             self._progress(0, skip * root.chunk)
-            for data in read_large(entry, root, self._blob, self._chunks, after=whole, skip=skip):
-                self._go_on()
+            for data in read_large(entry, root, self._blob, self._requests, after=whole, skip=skip):
+                if self._ended.is_set():
+                    return
                 _write(file.fileno(), data)
                 self._progress(0, len(data))
             self._folder.place(entry, file)
@@ -249,6 +263,7 @@ class _Folder:
         self._safe: set[str] = {""}
         self._lock = threading.Lock()
         self._numbers = count()
+        self._can_be_unnamed = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")
 
     @contextmanager
     def claimed(self, *, force: bool) -> Iterator[tuple[_Folder, bool]]:
@@ -300,6 +315,29 @@ class _Folder:
 
     def write(self, entry: Entry, data: bytes | memoryview) -> None:
         """A whole small file."""
+        above = entry.name.rpartition("/")[0]
+        self._make(above)
+        if not (self._can_be_unnamed and self._write_unnamed(entry, above, data)):
+            self._write_aside(entry, data)
+
+    def _write_unnamed(self, entry: Entry, above: str, data: bytes | memoryview) -> bool:
+        """In the folder where it belongs, without a name until it is whole: quick, and nothing is left behind."""
+        try:
+            handle = os.open(self._path(above), os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+        except OSError:
+            self._can_be_unnamed = False  # this file system does not know the like
+            return False
+        try:
+            _write(handle, data)
+            self._dress(handle, entry)
+            os.link(f"/proc/self/fd/{handle}", self._path(entry.name), src_dir_fd=handle, follow_symlinks=True)
+        except FileExistsError:  # a link replaces nothing
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def _write_aside(self, entry: Entry, data: bytes | memoryview) -> None:
         temporary = self._path(f"{self._partial}/{next(self._numbers)}.new")
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:

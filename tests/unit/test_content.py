@@ -59,7 +59,7 @@ def contents(context):
 
 
 def span_contents(span, context):
-    return {entry.name: bytes(data) for entry, data in content.read_span(span, context.blob)}
+    return {entry.name: bytes(data) for entry, data in content.read_span(span, content.get_span(span, context.blob))}
 
 
 def test_a_huge_file_that_is_swapped_for_one_of_the_same_size_and_time_is_named(tree, context):
