@@ -193,12 +193,14 @@ class _Fetch:
     def _unpack(self, leave: int) -> None:
         while len(self._packs) > leave:
             span, data = self._packs.popleft()
+            files = size = 0
             for entry, content in read_span(span, data.result()):
                 if isinstance(content, CorruptFile):
                     self._damaged.append(content)
                     continue
                 self._folder.write(entry, content)
-                self._done(entry.size)
+                files, size = files + 1, size + entry.size
+            self._done(size, files=files)
 
     def _await_files(self, leave: int) -> None:
         while len(self._growing) > leave:
@@ -233,11 +235,11 @@ class _Fetch:
             self._folder.place(entry, file)
         self._done(entry.size, told=entry.size)
 
-    def _done(self, size: int, told: int = 0) -> None:
+    def _done(self, size: int, *, files: int = 1, told: int = 0) -> None:
         with self._lock:
-            self._fetched.files += 1
+            self._fetched.files += files
             self._fetched.bytes += size
-        self._progress(1, size - told)
+        self._progress(files, size - told)
 
 
 def _whole_chunks(file: BinaryIO, root: Root) -> tuple[Any, int]:
@@ -403,9 +405,9 @@ class _Folder:
 
 def _write(handle: int, data: bytes | memoryview) -> None:
     """All of it: the system may take less than it is given."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
+    written = os.write(handle, data)
+    while written < len(data):
+        written += os.write(handle, memoryview(data)[written:])
 
 
 def _hash(path: str) -> str:

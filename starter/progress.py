@@ -61,7 +61,7 @@ def _bar() -> Iterator[Bar | None]:
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=14),
         TextColumn("{task.fields[files]}"),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),

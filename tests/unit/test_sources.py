@@ -53,7 +53,7 @@ def test_files_come_in_name_order_with_their_sizes_and_bytes(path):
 
 def test_any_range_of_names_gives_just_those(path):
     keys = sorted(order(name) for name in FILES)
-    cuts = ["", *(key + end for key in keys for end in ("", "\0", "0")), None]
+    cuts = ["", *keys, *(key + end for key in keys[::4] for end in ("\0", "0")), None]
     for start in cuts[:-1]:
         for stop in cuts[1:]:
             held = NameRange(start, stop)
