@@ -3,9 +3,10 @@
     {destination}/.datamon/partial/{bundle}/    while it is under way: an interrupted download goes on from here
     {destination}/.datamon/{bundle}.yaml        the bundle's descriptor, written last
 
-Each file is written below `partial` and moved to its name only when its bytes have the right hash, so what
-stands under a name is whole. The rules for names are applied again to what the lists say, whoever wrote them:
-no list can make a file appear outside the destination, not even through a link that is there already.
+A file gets its name only when its bytes have the right hash, so what stands under a name is whole. Until then a
+small one has no name at all, where the file system knows such files, and a large one grows in `partial`. The
+rules for names are applied again to what the lists say, whoever wrote them: no list can make a file appear
+outside the destination, not even through a link that is there already.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from datamon.stores import Context, ObjectStore
 FILES_AT_ONCE = 4  # large ones
 REQUESTS_AT_ONCE = 8
 OWN = ".datamon"
+ELSEWHERE = "choose another one"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_STORED_NAME = 4096  # what lost is filed below a folder and a split id, so it may be longer than an uploaded name
 
@@ -275,7 +277,7 @@ class _Folder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise DestinationInUse(self._top, "is being filled by another process") from None
+                raise DestinationInUse(self._top, "is being filled by another process", ELSEWHERE) from None
             for name in os.listdir(self._path(self._partial)):
                 if name.endswith(".new"):  # small files that were never finished
                     os.unlink(self._path(f"{self._partial}/{name}"))
@@ -283,7 +285,7 @@ class _Folder:
 
     def _claim(self, *, force: bool) -> bool:
         if os.path.lexists(self._top) and not os.path.isdir(self._top):
-            raise DestinationInUse(self._top, "is a file")
+            raise DestinationInUse(self._top, "is a file", ELSEWHERE)
         os.makedirs(self._top, exist_ok=True)
         ours = os.path.isdir(self._path(self._partial))
         empty = not os.listdir(self._top)

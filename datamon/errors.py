@@ -245,9 +245,10 @@ class DestinationInUse(DatamonError):
     exit_code = 4
     path: str
     what: str = "is not empty"
+    hint: str = "choose another one, or write into it with --force"
 
     def __str__(self) -> str:
-        return f"the destination {quoted(self.path)} {self.what}; choose another one, or write into it with --force"
+        return f"the destination {quoted(self.path)} {self.what}; {self.hint}"
 
 
 @dataclass(eq=False)

@@ -114,8 +114,10 @@ class Datamon:
 
         async with serving(self.client, self.settings, [queue], identity=self.client.identity + PASSING):
             self.serves.add(queue)
-            yield True
-            self.serves.discard(queue)
+            try:
+                yield True
+            finally:
+                self.serves.discard(queue)
 
 
 class Repos:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from datamon.settings import Settings, is_held
+from datamon.settings import Settings, is_held, running_stack
 from starter.client import Datamon
 from tests.servers import s3_server
 from worker.spark import SparkRuntime
@@ -80,6 +80,12 @@ class Command:
 
     def settings(self):
         return Settings.load(self.environment)
+
+    def of_another_host(self, home, name):
+        """The command as it is on a host with this name, with the same server and store."""
+        address = running_stack(self.home).address
+        shared = {"TEMPORAL_ADDRESS": address, "DATAMON_STORE": self.settings().store, "DATAMON_HOST": name}
+        return Command(home, shared)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from functools import cached_property
 
 from datamon.errors import SourceChanged, SourceMissing, SourceUnreadable, UnfitFile, why
 from datamon.names import MAX_NAME_BYTES, RESERVED, NameRange, below, flaw, order
@@ -40,7 +41,7 @@ class LocalTree(Tree):
         path = self.source.path
         about = self._about()
         if stat.S_ISDIR(about.st_mode):
-            yield from self._folder(path, "", os.path.realpath(path), names, on_unfit)
+            yield from self._folder(path, "", self._top, names, on_unfit)
         elif stat.S_ISREG(about.st_mode):
             name = os.path.basename(os.path.abspath(path))
             if name in RESERVED:
@@ -51,8 +52,7 @@ class LocalTree(Tree):
             raise UnfitFile(path, "it is neither a folder nor a regular file")
 
     def _one(self, name: str, on_unfit: OnUnfit) -> Iterator[Found]:
-        self._about()
-        path = os.path.join(self.source.path, name)
+        path, top = os.path.join(self.source.path, name), self._top
         try:
             about = os.stat(path)
         except FileNotFoundError:
@@ -60,7 +60,13 @@ class LocalTree(Tree):
         except OSError as error:
             on_unfit(SourceUnreadable(path, why(error)))
         else:
-            yield from _look(path, name, os.path.realpath(self.source.path), about, on_unfit)
+            yield from _look(path, name, top, about, on_unfit)
+
+    @cached_property
+    def _top(self) -> str:
+        """Where the source really is. Looked up once, however many names are listed."""
+        self._about()
+        return os.path.realpath(self.source.path)
 
     def _about(self) -> os.stat_result:
         try:
@@ -88,24 +94,16 @@ class LocalTree(Tree):
                 inside = below(order(name))
                 if names.meets(inside.start, inside.stop or ""):
                     yield from self._folder(item.path, name + "/", top, names, on_unfit)
-            elif names.holds(order(name)) and (self._filter is None or self._filter(name)):
+            elif names.holds(order(name)) and self._wants(name):
                 try:
                     about = item.stat()
                 except OSError as error:
                     on_unfit(SourceUnreadable(item.path, "the link leads nowhere" if item.is_symlink() else why(error)))
                     continue
-                if item.is_symlink() or not stat.S_ISREG(about.st_mode) or not _is_plain(name):
+                if item.is_symlink() or not stat.S_ISREG(about.st_mode):
                     yield from _look(item.path, name, top, about, on_unfit)
-                else:  # the way of nearly all files, so it is short
-                    yield Found(name, item.path, about.st_size, about.st_mode & _MODE, about.st_mtime_ns)
-
-
-_MODE = 0o7777
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a name that a folder gave is legal at first sight."""
-    return name.isascii() and len(name) <= MAX_NAME_BYTES
+                else:
+                    yield from _found(name, item.path, about, on_unfit)
 
 
 def _look(path: str, name: str, top: str, about: os.stat_result, on_unfit: OnUnfit) -> Iterator[Found]:

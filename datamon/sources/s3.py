@@ -45,7 +45,7 @@ class S3Tree(Tree):
 
     def reserved(self) -> list[str]:
         """See Tree."""
-        return sorted(name for name, found in self._store.scan("") if found is None and name in RESERVED)
+        return sorted(name for name in RESERVED if next(self._store.scan(f"{name}/"), None) is not None)
 
     def _all(self, names: NameRange, on_unfit: OnUnfit) -> Iterator[Found]:
         alone = self._alone()
@@ -72,8 +72,7 @@ class S3Tree(Tree):
 
     def _folder(self, prefix: str, names: NameRange, on_unfit: OnUnfit) -> Iterator[Found]:
         """One level. Servers order `x-1` and `x/` differently, and neither the way names are ordered, so sort here."""
-        items = self._level(prefix, names)
-        for name, objects in items:
+        for name, objects in self._level(prefix, names):
             whole = prefix + name
             if not prefix and name in RESERVED:
                 continue

@@ -34,12 +34,7 @@ def context(cloud):
 @pytest.fixture
 def elsewhere(cloud, tmp_path):
     """The command as it is on another host, with the same server and store."""
-    shared = {
-        "TEMPORAL_ADDRESS": running_stack(cloud.home).address,
-        "DATAMON_STORE": cloud.settings().store,
-        "DATAMON_HOST": f"host-{tmp_path.name[-20:]}",
-    }
-    return Command(tmp_path / "elsewhere", shared)
+    return cloud.of_another_host(tmp_path / "elsewhere", f"host-{tmp_path.name[-20:]}")
 
 
 def opened(cloud):

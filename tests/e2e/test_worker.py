@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from datamon.settings import running_stack
 from tests.conftest import Command
 from tests.e2e.plain_server import plain_server
 
@@ -13,12 +12,7 @@ from tests.e2e.plain_server import plain_server
 @pytest.fixture
 def elsewhere(stack, tmp_path):
     """The command as it is on another host, with the same server and store."""
-    shared = {
-        "TEMPORAL_ADDRESS": running_stack(stack.home).address,
-        "DATAMON_STORE": stack.settings().store,
-        "DATAMON_HOST": f"host-{tmp_path.name[-20:]}",
-    }
-    return Command(tmp_path / "elsewhere", shared)
+    return stack.of_another_host(tmp_path / "elsewhere", f"host-{tmp_path.name[-20:]}")
 
 
 def start_worker(elsewhere):
