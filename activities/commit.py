@@ -11,27 +11,23 @@ from temporalio import activity
 
 from activities.spark import SparkJob, spark_job
 from activities.wire import wire_errors
-from datamon import descriptors, keys
+from datamon import catalog
 from datamon.commit import (
     SAMPLE,
     MergeTask,
     NumberedRange,
     check_range,
-    cut_names,
     merge_range,
+    ranges_of,
     read_splits,
 )
-from datamon.errors import AlreadyExists, ConflictsForbidden, NotFound
+from datamon.errors import ConflictsForbidden, NotFound
 from datamon.ids import BundleId, DiamondId, RepoName
 from datamon.model import Bundle, ConflictMode, LeftOut, Order, Origin, Split, TakenSplit
-from datamon.stores import Context, create_same
+from datamon.stores import Context
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-RANGE_ENTRIES = 20_000  # what one task merges in a fifth of a second
-FEW_RANGES, FEW_ENTRIES = 4, 4_000  # a small merge is spread over a few cores, as far as that saves any time
-MAX_RANGES = 10_000
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,19 @@ class BundleReport:
     bytes: int
     conflicts: int
 
+    @classmethod
+    def of(cls, bundle: Bundle) -> BundleReport:
+        """The report on a bundle that exists."""
+        return cls(bundle.files, bundle.bytes, bundle.conflicts + bundle.checkpoints)
+
+
+@dataclass(frozen=True)
+class GiveUpBundle:
+    """A bundle whose making failed."""
+
+    repo: RepoName
+    bundle: BundleId
+
 
 class CommitActivities:
     """Metadata only: no content is read or written."""
@@ -69,19 +78,26 @@ class CommitActivities:
         """Merge, then publish. Run again, it finds its own lists and its own bundle.yaml, and answers the same."""
         with wire_errors(), spark_job(self._spark, f"commit {request.repo}/{request.diamond}") as job:
             bundle = self._made_before(request) or self._make(request, job)
-        return BundleReport(bundle.files, bundle.bytes, bundle.conflicts + bundle.checkpoints)
+        return BundleReport.of(bundle)
+
+    @activity.defn
+    def give_up_bundle(self, request: GiveUpBundle) -> BundleReport | None:
+        """See to it that no attempt that wakes up late makes the bundle; or report on it, if one already has."""
+        with wire_errors(patient=True):
+            made = catalog.give_up_bundle(self._context, request.repo, request.bundle)
+        return BundleReport.of(made) if made else None
 
     def _made_before(self, request: MakeBundle) -> Bundle | None:
         """What an earlier attempt published before it could say so."""
         try:
-            return descriptors.read(Bundle, self._context.metadata, keys.bundle(request.repo, request.bundle))
+            return catalog.get_bundle(self._context, request.repo, request.bundle)
         except NotFound:
             return None
 
     def _make(self, request: MakeBundle, job: SparkJob) -> Bundle:
         splits = read_splits(self._context.vmetadata, request.repo, request.diamond, request.splits)
         bundle = self._merge(request, splits, job)
-        self._publish(bundle)
+        catalog.publish_bundle(self._context, bundle)
         return bundle
 
     def _merge(self, request: MakeBundle, splits: list[Split], job: SparkJob) -> Bundle:
@@ -94,11 +110,7 @@ class CommitActivities:
             request.splits,
             {split.id: split.lists for split in splits},
         )
-        lists = [info for split in splits for info in split.lists]
-        # By what there is to merge alone: another worker that takes over must cut, and so write, the same.
-        entries = sum(info.count for info in lists)
-        ranges = max(1, min(MAX_RANGES, entries // RANGE_ENTRIES), min(FEW_RANGES, entries // FEW_ENTRIES))
-        numbered = [NumberedRange(number, names) for number, names in enumerate(cut_names(lists, ranges))]
+        numbered = ranges_of([info for split in splits for info in split.lists])
         if request.mode is ConflictMode.FORBID:
             self._refuse_conflicts(task, numbered, job)
         job.progress.phase, job.progress.all_parts = "merging", len(numbered)
@@ -133,10 +145,3 @@ class CommitActivities:
         if count:
             sample = [name for report in reports for name in report.sample]
             raise ConflictsForbidden(task.diamond, count, sample[:SAMPLE])
-
-    def _publish(self, bundle: Bundle) -> None:
-        """Put bundle.yaml. From here on the bundle exists."""
-        try:
-            create_same(self._context.metadata, keys.bundle(bundle.repo, bundle.id), descriptors.dump(bundle))
-        except AlreadyExists:
-            raise AlreadyExists("bundle", bundle.id) from None

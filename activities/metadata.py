@@ -1,17 +1,19 @@
-"""Publishing the state of diamonds and splits. Every write is conditional, so a late one changes nothing."""
+"""Publishing the state of diamonds, splits and labels. Every write is conditional, so a late one changes nothing."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from temporalio import activity
 
 from activities.wire import wire_errors
-from datamon import catalog, descriptors, keys
-from datamon.errors import AlreadyExists
+from datamon import catalog, keys
+from datamon.errors import NotFound, StaleWrite
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.model import Diamond, Split, SplitState
-from datamon.stores import Context, create_same
+from datamon.labels import set_label
+from datamon.model import Diamond, Label, Split, SplitState
+from datamon.stores import Context
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,28 @@ class FinishSplit:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class EndSplit:
+    """A split whose workflow is gone without a word."""
+
+    repo: RepoName
+    diamond: DiamondId
+    split: SplitId
+    generation: int
+    ended: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class EndedSplit:
+    """How a split ended, as the store has it."""
+
+    state: SplitState
+    reason: str
+    files: int = 0
+    bytes: int = 0
+
+
 class MetadataActivities:
     """Small, quick writes to the store."""
 
@@ -35,18 +59,14 @@ class MetadataActivities:
 
     @activity.defn
     def open_diamond(self, diamond: Diamond) -> None:
-        """Put diamond.yaml for the first time. This, not Temporal, is what makes an id unique for ever."""
+        """Put diamond.yaml for the first time, or refuse an id that was given before."""
         with wire_errors():
-            catalog.get_repo(self._context, diamond.repo)
-            try:
-                create_same(self._context.vmetadata, keys.diamond(diamond.repo, diamond.id), descriptors.dump(diamond))
-            except AlreadyExists:
-                raise catalog.diamond_exists(diamond.id) from None
+            catalog.open_diamond(self._context, diamond)
 
     @activity.defn
     def publish_diamond(self, diamond: Diamond) -> None:
         """Put the next revision of diamond.yaml."""
-        with wire_errors():
+        with wire_errors(patient=True):
             catalog.publish(self._context.vmetadata, keys.diamond(diamond.repo, diamond.id), diamond)
 
     @activity.defn
@@ -72,6 +92,31 @@ class MetadataActivities:
 
         with wire_errors():
             catalog.revise_split(self._context.vmetadata, key, finish.generation, end)
+
+    @activity.defn
+    def end_split(self, end: EndSplit) -> EndedSplit:
+        """Find out how a split ended whose workflow is gone; if it did not, it is failed from here on."""
+        key = keys.split(end.repo, end.diamond, end.split)
+        with wire_errors(patient=True):
+            try:
+                split = catalog.end_split(self._context.vmetadata, key, end.generation, end.ended, end.reason)
+            except (NotFound, StaleWrite):  # it had published nothing yet
+                return EndedSplit(SplitState.FAILED, end.reason)
+        return EndedSplit(split.state, split.reason, split.files, split.bytes)
+
+    @activity.defn
+    def fail_splits(self, splits: list[Split]) -> None:
+        """Put split.yaml of splits that never got their turn."""
+        with wire_errors(patient=True):
+            for split in splits:
+                with suppress(StaleWrite):  # a newer generation is there, so this one does not matter
+                    catalog.publish(self._context.vmetadata, keys.split(split.repo, split.diamond, split.id), split)
+
+    @activity.defn
+    def set_label(self, label: Label) -> None:
+        """Point a label to a bundle that exists."""
+        with wire_errors(patient=True):
+            set_label(self._context, label)
 
     def _scratch_lists_before(self, split: Split) -> None:
         """Only those of older generations: an attempt that wakes up late must not touch what came after it."""

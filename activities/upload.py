@@ -60,6 +60,7 @@ class UploadActivities:
         about = f"upload {request.repo}/{request.diamond}/{request.split}"
         with wire_errors(), spark_job(self._spark, about) as job:
             job.progress.phase = "planning"
+            self._note_attempt(request)
             before = _last_attempt()
             job.progress.stored = before.stored
             job.progress.slots = before.slots or job.slots  # cut otherwise, other packs would be made and sent
@@ -88,6 +89,18 @@ class UploadActivities:
 
     def _base(self, request: UploadSplit) -> Base | None:
         return Base(catalog.get_bundle(self._context, request.repo, request.base)) if request.base else None
+
+    def _note_attempt(self, request: UploadSplit) -> None:
+        """Let split.yaml say which attempt it is. One that woke up late, when the split has moved on, ends here."""
+        number, key = activity.info().attempt, keys.split(request.repo, request.diamond, request.split)
+
+        def note(split: Split) -> Split:
+            if split.state is not SplitState.RUNNING:
+                raise StaleWrite(key)
+            return replace(split, attempts=max(number, split.attempts))
+
+        if number > 1:
+            catalog.revise_split(self._context.vmetadata, key, request.generation, note)
 
     def _record(self, request: UploadSplit, plan: Plan, parts: list[PartReport], stored: int) -> Split:
         """Write the lists into split.yaml, while it is running in this very generation."""

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
-from datamon.errors import DatamonError, ErrorCode, Failed, rebuild
+from datamon.errors import DatamonError, ErrorCode, Failed, StoreRefused, rebuild
 
 _CODES = frozenset(ErrorCode)
 
 
-def to_wire(error: DatamonError) -> ApplicationError:
+def to_wire(error: DatamonError, *, passes: bool | None = None) -> ApplicationError:
     """The error as Temporal carries it. What cannot pass by itself is not retried."""
     return ApplicationError(
         str(error),
         *error.args,
         type=error.code,
-        non_retryable=not error.passes,
+        non_retryable=not (error.passes if passes is None else passes),
         category=ApplicationErrorCategory.BENIGN,  # an answer to the user, not a fault of this worker
     )
 
@@ -52,11 +52,15 @@ _FLAWS = (
 
 
 @contextmanager
-def wire_errors() -> Iterator[None]:
-    """Let errors leave an activity or a handler as what Temporal carries."""
+def wire_errors(*, patient: bool = False) -> Iterator[None]:
+    """Let errors leave an activity or a handler as what Temporal carries.
+
+    A patient one is tried again where the store refuses: somebody will renew the credentials, and until then what a
+    workflow has decided must not be lost.
+    """
     try:
         yield
     except DatamonError as error:
-        raise to_wire(error) from error
+        raise to_wire(error, passes=error.passes or (patient and isinstance(error, StoreRefused))) from error
     except _FLAWS as error:
         raise to_wire(Failed(f"this is a bug: {error!r}")) from error

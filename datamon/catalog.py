@@ -1,22 +1,32 @@
 """What the store says: repos, bundles, diamonds and splits, read and written one descriptor at a time.
 
-Everything here works without Temporal. Listings read one descriptor for each thing they list.
+Everything here works without Temporal. Listings read one descriptor for each thing they list, many at a time, and
+go on to the last page however many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import TypeVar
 
 from datamon import descriptors, keys
-from datamon.errors import AlreadyExists, CorruptObject, NotFound, StaleWrite
+from datamon.errors import AlreadyExists, CorruptObject, NotFound, StaleWrite, StoreRefused
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, plain_text
-from datamon.model import Bundle, Contributor, Diamond, Repo, Split, instant
-from datamon.stores import Context, ObjectStore
+from datamon.model import Bundle, Contributor, Diamond, GivenId, Repo, Split, SplitState, instant
+from datamon.stores import Context, ObjectStore, create_same
+
+READERS = 16  # descriptors read at a time: a round trip to S3 is mostly waiting
+READ_AHEAD = 256
+
+# In the place of a bundle.yaml: its commit came to nothing, and no attempt that wakes up late can make it any more.
+GIVEN_UP = b"version: 1\ngiven_up: true\n"
 
 Published = TypeVar("Published", Diamond, Split)
+Found = TypeVar("Found")
 
 
 def create_repo(context: Context, name: RepoName, description: str, contributor: Contributor, now: int) -> Repo:
@@ -38,9 +48,22 @@ def get_repo(context: Context, name: RepoName) -> Repo:
 
 def repos(context: Context) -> Iterator[Repo]:
     """All repos, by name."""
-    for name in context.metadata.folders(keys.REPOS):
-        with suppress(NotFound):  # a folder whose descriptor is not there, or not yet
-            yield get_repo(context, RepoName(name))
+    return _read_all(context.metadata.folders(keys.REPOS), lambda name: get_repo(context, RepoName(name)))
+
+
+def _read_all(names: Iterable[str], read: Callable[[str], Found]) -> Iterator[Found]:
+    """What there is under each name, in order. A folder whose descriptor is not there, or not yet, is left out."""
+
+    def found(name: str) -> Found | None:
+        try:
+            return read(name)
+        except NotFound:
+            return None
+
+    rest = iter(names)
+    with ThreadPoolExecutor(READERS) as pool:
+        while some := list(islice(rest, READ_AHEAD)):
+            yield from (one for one in pool.map(found, some) if one is not None)
 
 
 def get_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
@@ -51,7 +74,13 @@ def get_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
 
 def _bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
     key = keys.bundle(repo, bundle)
-    found = descriptors.read(Bundle, context.metadata, key, NotFound("bundle", bundle))
+    try:
+        body = context.metadata.get_versioned(key).body
+    except NotFound:
+        body = GIVEN_UP
+    if body == GIVEN_UP:
+        raise NotFound("bundle", bundle)
+    found = descriptors.load(Bundle, key, body)
     if (found.repo, found.id) != (repo, bundle):
         raise CorruptObject(key, f"it is about bundle {found.id!r} of {found.repo!r}")
     return found
@@ -60,22 +89,69 @@ def _bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
 def bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:
     """All bundles of a repo, the oldest first. Lists without a descriptor are a commit that has not ended."""
     get_repo(context, repo)
-    for name in context.metadata.folders(keys.bundles(repo)):
-        with suppress(NotFound):
-            yield _bundle(context, repo, BundleId(name))
+    names = context.metadata.folders(keys.bundles(repo))
+    return _read_all(names, lambda name: _bundle(context, repo, BundleId(name)))
 
 
 def newest_bundle(context: Context, repo: RepoName) -> BundleId | None:
     """The bundle that was made last. Ids are KSUIDs, so they sort by time."""
     for name in sorted(context.metadata.folders(keys.bundles(repo)), reverse=True):
-        if context.metadata.exists(keys.bundle(repo, BundleId(name))):
+        key = keys.bundle(repo, BundleId(name))
+        if context.metadata.exists(key) and not _is_given_up(context, key):
             return BundleId(name)
+    return None
+
+
+def _is_given_up(context: Context, key: str) -> bool:
+    with suppress(NotFound):
+        return context.metadata.get(key, 0, len(GIVEN_UP)) == GIVEN_UP
+    return False
+
+
+def publish_bundle(context: Context, bundle: Bundle) -> None:
+    """Put bundle.yaml. From here on the bundle exists."""
+    key = keys.bundle(bundle.repo, bundle.id)
+    try:
+        create_same(context.metadata, key, descriptors.dump(bundle))
+    except AlreadyExists:
+        raise StaleWrite(key) if _is_given_up(context, key) else AlreadyExists("bundle", bundle.id) from None
+
+
+def give_up_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle | None:
+    """See to it that a bundle will never exist, and remove its lists; or find that it does exist, and give it."""
+    try:
+        context.metadata.create(keys.bundle(repo, bundle), GIVEN_UP)
+    except AlreadyExists:
+        with suppress(NotFound):
+            return _bundle(context, repo, bundle)
+    with suppress(StoreRefused):  # where nobody may delete in `metadata`, lists that nobody points to stay
+        for key in list(context.metadata.keys(keys.bundle_lists(repo, bundle))):
+            context.metadata.delete(key)
     return None
 
 
 def diamond_exists(diamond: DiamondId) -> AlreadyExists:
     """The refusal of an id that was given before."""
     return AlreadyExists("diamond", diamond, "an id is used only once; leave it out to get one")
+
+
+def give_id(context: Context, diamond: Diamond) -> None:
+    """Record that an id is taken, or AlreadyExists. The same diamond again is an earlier attempt of ours."""
+    given = GivenId(id=diamond.id, repo=diamond.repo, contributor=diamond.contributor, created=diamond.created)
+    try:
+        create_same(context.metadata, keys.given_id(diamond.repo, diamond.id), descriptors.dump(given))
+    except AlreadyExists:
+        raise diamond_exists(diamond.id) from None
+
+
+def open_diamond(context: Context, diamond: Diamond) -> None:
+    """Put diamond.yaml for the first time. This, not Temporal, is what makes an id unique for ever."""
+    get_repo(context, diamond.repo)
+    give_id(context, diamond)
+    try:
+        create_same(context.vmetadata, keys.diamond(diamond.repo, diamond.id), descriptors.dump(diamond))
+    except AlreadyExists:
+        raise diamond_exists(diamond.id) from None
 
 
 def get_diamond(context: Context, repo: RepoName, diamond: DiamondId) -> Diamond:
@@ -93,9 +169,8 @@ def _diamond(context: Context, repo: RepoName, diamond: DiamondId) -> Diamond:
 def diamonds(context: Context, repo: RepoName) -> Iterator[Diamond]:
     """All diamonds of a repo, by id."""
     get_repo(context, repo)
-    for name in context.vmetadata.folders(keys.diamonds(repo)):
-        with suppress(NotFound):
-            yield _diamond(context, repo, DiamondId(name))
+    names = context.vmetadata.folders(keys.diamonds(repo))
+    return _read_all(names, lambda name: _diamond(context, repo, DiamondId(name)))
 
 
 def get_split(context: Context, repo: RepoName, diamond: DiamondId, split: SplitId) -> Split:
@@ -106,9 +181,8 @@ def get_split(context: Context, repo: RepoName, diamond: DiamondId, split: Split
 def splits(context: Context, repo: RepoName, diamond: DiamondId) -> Iterator[Split]:
     """All splits of a diamond, by id."""
     get_diamond(context, repo, diamond)
-    for name in context.vmetadata.folders(keys.splits(repo, diamond)):
-        with suppress(NotFound):
-            yield get_split(context, repo, diamond, SplitId(name))
+    names = context.vmetadata.folders(keys.splits(repo, diamond))
+    return _read_all(names, lambda name: get_split(context, repo, diamond, SplitId(name)))
 
 
 def publish(store: ObjectStore, key: str, descriptor: Published) -> None:
@@ -137,3 +211,14 @@ def revise_split(store: ObjectStore, key: str, generation: int, change: Callable
     revised = replace(changed, revision=split.revision + 1)
     store.replace(key, descriptors.dump(revised), seen.version)
     return revised
+
+
+def end_split(store: ObjectStore, key: str, generation: int, ended: str, reason: str) -> Split:
+    """How a split ended whose workflow is gone: as it published itself, or else as failed, here and now."""
+
+    def end(split: Split) -> Split:
+        if split.state is not SplitState.RUNNING:
+            return split
+        return replace(split, state=SplitState.FAILED, ended=ended, reason=reason)
+
+    return revise_split(store, key, generation, end)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import msgspec
 
 from datamon import descriptors, keys
+from datamon.catalog import READERS
 from datamon.errors import CorruptObject, StaleWrite, quoted
 from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
@@ -26,6 +28,9 @@ from datamon.names import NameRange, ancestors, below, just, order
 from datamon.stores import Context, ObjectStore, create_same
 from datamon.telling import Tell, untold
 
+RANGE_ENTRIES = 20_000  # what one task merges in a fifth of a second
+FEW_RANGES, FEW_ENTRIES = 4, 4_000  # a small merge is spread over a few cores, as far as that saves any time
+MAX_RANGES = 10_000
 SAMPLE = 100  # how many conflicting names an error or report spells out
 
 
@@ -65,16 +70,25 @@ class RangeReport:
 
 def read_splits(vmetadata: ObjectStore, repo: RepoName, diamond: DiamondId, taken: Iterable[TakenSplit]) -> list[Split]:
     """The descriptors of splits that go into a bundle, each seen to be done in the generation that was taken."""
-    splits = []
-    for split in taken:
+
+    def read(split: TakenSplit) -> Split:
         key = keys.split(repo, diamond, split.id)
         found = descriptors.read(Split, vmetadata, key)
         if found.generation != split.generation:
             raise StaleWrite(key)
         if found.state is not SplitState.DONE:
             raise CorruptObject(key, f"`state` is {found.state}, but the diamond was told it is done")
-        splits.append(found)
-    return splits
+        return found
+
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(pool.map(read, taken))
+
+
+def ranges_of(lists: Sequence[ListInfo]) -> list[NumberedRange]:
+    """The work of a merge, cut by what there is to merge alone: whoever takes over must cut, and so write, the same."""
+    entries = sum(info.count for info in lists)
+    ranges = max(1, min(MAX_RANGES, entries // RANGE_ENTRIES), min(FEW_RANGES, entries // FEW_ENTRIES))
+    return [NumberedRange(number, names) for number, names in enumerate(cut_names(lists, ranges))]
 
 
 def cut_names(lists: Iterable[ListInfo], ranges: int) -> list[NameRange]:
@@ -100,6 +114,15 @@ def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Te
     return tally.report([], tell)
 
 
+def outcomes(part: NumberedRange, task: MergeTask, context: Context) -> Iterator[Settled | ListInfo]:
+    """What becomes of every name of a range; or, where nothing can be contested, its lists, which stay closed."""
+    alone = _alone(part.names, task)
+    if alone is not None:
+        yield from (info for _, info in alone)
+    else:
+        yield from settle_range(part.names, _Slices(task, context.vmetadata))
+
+
 def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
     alone = _alone(part.names, task)
@@ -112,8 +135,7 @@ def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Te
         tally.add(settled)
         if settled.winner is not None:
             winners.add(settled.winner)
-        if task.mode.folder is not None:
-            lost.extend(_filed(version, task.mode.folder) for version in settled.conflicts)
+        lost.extend(filed for version in settled.conflicts if (filed := _filed(version, task.mode)) is not None)
     kept = _ListSeries(task, part.number, context.metadata, lost=True)
     for version in sorted(lost, key=lambda v: order(v.entry.name)):
         kept.add(version)
@@ -166,8 +188,15 @@ def _as_they_are(lists: list[_ListOf], written: list[ListInfo], tell: Tell) -> R
     return RangeReport(files, size, lists=written)
 
 
-def _filed(version: Version, folder: str) -> Version:
-    name = f"{folder}/{version.split}/{version.entry.name}"
+def lost_name(version: Version, mode: ConflictMode) -> str | None:
+    """What a version that lost is kept as: filed under its own split, if at all."""
+    return f"{mode.folder}/{version.split}/{version.entry.name}" if mode.folder is not None else None
+
+
+def _filed(version: Version, mode: ConflictMode) -> Version | None:
+    name = lost_name(version, mode)
+    if name is None:
+        return None
     return msgspec.structs.replace(version, entry=msgspec.structs.replace(version.entry, name=name))
 
 
@@ -236,15 +265,23 @@ class _Tally:
         if settled.conflicts and self._mode is not ConflictMode.IGNORE:
             self._conflicts += len(settled.conflicts)
             if len(self._sample) < SAMPLE:
-                self._sample.append(_named(settled))
+                name, losers = settled.conflicts[0].entry.name, (version.split for version in settled.conflicts)
+                self._sample.append(contested(name, losers, winner_of(settled), overruled=settled.winner is None))
 
     def report(self, lists: list[ListInfo], tell: Tell) -> RangeReport:
         tell(self._files, self._bytes, 0)
         return RangeReport(self._files, self._bytes, self._conflicts, self._sample, lists)
 
 
-def _named(settled: Settled) -> str:
-    name, splits = quoted(settled.conflicts[0].entry.name), {version.split for version in settled.conflicts}
-    if settled.winner is None:
-        return f"{name} (of {', '.join(sorted(splits))}, against a file or folder in its place)"
-    return f"{name} (splits {', '.join(sorted(splits | {settled.winner.split}))})"
+def contested(name: str, losers: Iterable[SplitId], winner: SplitId, *, overruled: bool) -> str:
+    """A name that splits do not agree on, with those splits, as part of a sentence."""
+    if overruled:
+        return f"{quoted(name)} (split {', '.join(sorted(losers))}, against a file or folder in its place of {winner})"
+    return f"{quoted(name)} (splits {', '.join(sorted({*losers, winner}))})"
+
+
+def winner_of(settled: Settled) -> SplitId:
+    """The split that a name, or what takes its place, comes from."""
+    winner = settled.winner.split if settled.winner else settled.overruled_by
+    assert winner is not None
+    return winner

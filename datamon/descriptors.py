@@ -11,16 +11,16 @@ import msgspec
 import yaml
 
 from datamon.errors import CorruptObject, NotFound
-from datamon.model import VERSION, Bundle, Diamond, Repo, Split
+from datamon.model import VERSION, Bundle, Diamond, GivenId, Label, Repo, Split
 from datamon.stores import ObjectStore
 
-Descriptor = TypeVar("Descriptor", Repo, Bundle, Diamond, Split)
+Descriptor = TypeVar("Descriptor", Repo, Bundle, Label, GivenId, Diamond, Split)
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def dump(descriptor: Repo | Bundle | Diamond | Split) -> bytes:
+def dump(descriptor: Repo | Bundle | Label | GivenId | Diamond | Split) -> bytes:
     """The bytes of a descriptor. The same descriptor gives the same bytes."""
     return to_yaml(descriptor).encode()
 

@@ -32,7 +32,7 @@ from datamon import descriptors, keys
 from datamon.content import AHEAD, Located, Root, Span, get_span, read_large, read_root, read_span, read_verified, spans
 from datamon.errors import CorruptFile, CorruptObject, DestinationInUse, Failed, NotFound, UnsafePath, quoted, why
 from datamon.filelist import FileList, in_order
-from datamon.model import Bundle, Entry
+from datamon.model import Bundle, Entry, Split
 from datamon.names import EVERYTHING, NameRange, flaw, just, order
 from datamon.stores import Context, ObjectStore
 
@@ -62,6 +62,14 @@ def bundle_entries(context: Context, bundle: Bundle, names: NameRange = EVERYTHI
 
     met = [info for info in bundle.lists if names.meets(order(info.first), order(info.last))]
     return in_order([(info, opened(info.index, info.digest)) for info in met], lambda pair: pair[0].name)
+
+
+def split_entries(context: Context, split: Split, names: NameRange = EVERYTHING) -> Iterator[Entry]:
+    """The entries of a split in a range of names, in name order, as far as it has recorded them."""
+    for info in split.lists:
+        if names.meets(order(info.first), order(info.last)):
+            key = keys.split_files(split.repo, split.diamond, split.id, info.index)
+            yield from FileList(key, context.vmetadata.get(key), info.digest).entries(names)
 
 
 @dataclass(frozen=True, slots=True)

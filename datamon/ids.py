@@ -1,4 +1,4 @@
-"""Ids, and the rules for every name a user can give to a repo, diamond, split or bundle.
+"""Ids, and the rules for every name a user can give to a repo, diamond, split, bundle or label.
 
 Text from outside becomes a typed id once, at the door; behind it `SplitId` means *checked*. A checked id is
 one path component of plain ASCII, so it can stand in an object key, a workflow id and a file name as it is.
@@ -18,6 +18,7 @@ RepoName = NewType("RepoName", str)
 DiamondId = NewType("DiamondId", str)
 SplitId = NewType("SplitId", str)
 BundleId = NewType("BundleId", str)
+LabelName = NewType("LabelName", str)
 
 _LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _RULE = "use 1 to 100 letters, digits, dots, hyphens and underscores, starting with a letter or digit"
@@ -41,6 +42,11 @@ def split_id(text: str) -> SplitId:
 def bundle_id(text: str) -> BundleId:
     """The text as a bundle id, or BadUsage."""
     return BundleId(_checked("bundle id", text))
+
+
+def label_name(text: str) -> LabelName:
+    """The text as a label, or BadUsage."""
+    return LabelName(_checked("label", text))
 
 
 def plain_text(kind: str, text: str) -> str:

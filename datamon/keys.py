@@ -1,9 +1,12 @@
 """Where every object lives. The only module that spells a key.
 
     metadata/   repos/{repo}/repo.yaml
+                diamonds/{repo}/{diamond}.yaml                     this id was given out, for ever
                 bundles/{repo}/{bundle}/bundle.yaml                written last: the bundle exists from then on
                 bundles/{repo}/{bundle}/bundle-files-{index}.yaml
-    vmetadata/  diamonds/{repo}/{diamond}/diamond.yaml
+    vmetadata/  labels/{repo}/{label}/label.yaml                   where it points now
+                labels/{repo}/{label}/history/{id}.yaml            where it pointed before
+                diamonds/{repo}/{diamond}/diamond.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/split.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/bundle-files-{index}.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/slice-{index}.yaml        chunks of a run of a huge file
@@ -21,7 +24,7 @@ import re
 
 from blake3 import blake3
 
-from datamon.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.ids import BundleId, DiamondId, LabelName, RepoName, SplitId
 
 REPOS = "repos/"
 
@@ -29,6 +32,11 @@ REPOS = "repos/"
 def repo(name: RepoName) -> str:
     """Descriptor of a repo."""
     return f"{REPOS}{name}/repo.yaml"
+
+
+def given_id(name: RepoName, diamond: DiamondId) -> str:
+    """What makes the id of a diamond unique for ever. It outlives the diamond's other traces."""
+    return f"diamonds/{name}/{diamond}.yaml"
 
 
 def bundles(name: RepoName) -> str:
@@ -43,7 +51,32 @@ def bundle(name: RepoName, bundle: BundleId) -> str:
 
 def bundle_files(name: RepoName, bundle: BundleId, index: str) -> str:
     """One file list of a bundle."""
-    return f"{bundles(name)}{bundle}/bundle-files-{index}.yaml"
+    return f"{bundle_lists(name, bundle)}{index}.yaml"
+
+
+def bundle_lists(name: RepoName, bundle: BundleId) -> str:
+    """What the keys of a bundle's file lists start with."""
+    return f"{bundles(name)}{bundle}/bundle-files-"
+
+
+def labels(name: RepoName) -> str:
+    """Folder of a repo's labels."""
+    return f"labels/{name}/"
+
+
+def label(name: RepoName, label: LabelName) -> str:
+    """Where a label points now."""
+    return f"{labels(name)}{label}/label.yaml"
+
+
+def label_history(name: RepoName, label: LabelName) -> str:
+    """Folder of what a label was before."""
+    return f"{labels(name)}{label}/history/"
+
+
+def old_label(name: RepoName, label: LabelName, value: str) -> str:
+    """One value that a label had."""
+    return f"{label_history(name, label)}{value}.yaml"
 
 
 def diamonds(name: RepoName) -> str:
@@ -51,14 +84,19 @@ def diamonds(name: RepoName) -> str:
     return f"diamonds/{name}/"
 
 
+def diamond_folder(name: RepoName, diamond: DiamondId) -> str:
+    """Folder of all that a diamond has in vmetadata."""
+    return f"{diamonds(name)}{diamond}/"
+
+
 def diamond(name: RepoName, diamond: DiamondId) -> str:
     """Descriptor of a diamond."""
-    return f"{diamonds(name)}{diamond}/diamond.yaml"
+    return f"{diamond_folder(name, diamond)}diamond.yaml"
 
 
 def splits(name: RepoName, diamond: DiamondId) -> str:
     """Folder of a diamond's splits."""
-    return f"{diamonds(name)}{diamond}/splits/"
+    return f"{diamond_folder(name, diamond)}splits/"
 
 
 def split_folder(name: RepoName, diamond: DiamondId, split: SplitId) -> str:

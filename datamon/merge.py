@@ -41,10 +41,14 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """One name after the rules: at most one winner, and the versions that lost and differ, by split."""
+    """One name after the rules: at most one winner, and the versions that lost and differ, by split.
+
+    Without a winner, a file or folder of the split `overruled_by` takes the place.
+    """
 
     winner: Version | None
     conflicts: tuple[Version, ...] = ()
+    overruled_by: SplitId | None = None
 
 
 Reader = Callable[[NameRange], Iterable[Version]]
@@ -74,8 +78,8 @@ def settle_range(names: NameRange, read: Reader) -> Iterator[Settled]:
     while current is not None:
         following = next(groups, None)
         key, settled = current
-        if shade is not None and is_below(key, shade):
-            yield _overruled(settled)
+        if shade is not None and is_below(key, shade.key):
+            yield _overruled(settled, shade.split)
         elif following is not None and not is_below(following[0], key):
             shade = None
             yield settled
@@ -85,7 +89,15 @@ def settle_range(names: NameRange, read: Reader) -> Iterator[Settled]:
         current = following
 
 
-def _shade_over(start: str, read: Reader) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Shade:
+    """A file that won against the folder of its name."""
+
+    key: str
+    split: SplitId
+
+
+def _shade_over(start: str, read: Reader) -> _Shade | None:
     for above in ancestors(start):
         versions = list(read(just(above)))
         if versions:
@@ -95,7 +107,7 @@ def _shade_over(start: str, read: Reader) -> str | None:
     return None
 
 
-def _against_folder(key: str, settled: Settled, read: Reader) -> tuple[str | None, Settled]:
+def _against_folder(key: str, settled: Settled, read: Reader) -> tuple[_Shade | None, Settled]:
     """Settle a file against the folder of the same name: what shades the names below it, and what it becomes."""
     if settled.winner is None:
         return None, settled
@@ -103,12 +115,12 @@ def _against_folder(key: str, settled: Settled, read: Reader) -> tuple[str | Non
     if strongest is None:
         return None, settled
     if settled.winner.strength > strongest:
-        return key, settled
-    return None, _overruled(settled)
+        return _Shade(key, settled.winner.split), settled
+    return None, _overruled(settled, SplitId(strongest[1]))
 
 
-def _overruled(settled: Settled) -> Settled:
+def _overruled(settled: Settled, by: SplitId) -> Settled:
     """The same versions when another name takes the place: the would-be winner is one more conflict."""
     if settled.winner is None:
         return settled
-    return Settled(None, tuple(sorted((settled.winner, *settled.conflicts), key=lambda v: v.split)))
+    return Settled(None, tuple(sorted((settled.winner, *settled.conflicts), key=lambda v: v.split)), by)

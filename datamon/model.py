@@ -1,4 +1,4 @@
-"""The nouns: what a repo, bundle, diamond and split are, and which states may follow which.
+"""The nouns: what a repo, bundle, label, diamond and split are, and which states may follow which.
 
     diamond   initialized -> committing -> done          committing -> initialized  (a commit that failed)
               initialized -> canceling -> canceled
@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from datamon.errors import WrongState
-from datamon.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.ids import BundleId, DiamondId, LabelName, RepoName, SplitId
 
 VERSION = 1
 
@@ -188,6 +188,30 @@ class Bundle:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Label:
+    """One value of a movable name for bundles. The id tells it from every other value the name ever had."""
+
+    name: LabelName
+    repo: RepoName
+    bundle: BundleId
+    contributor: Contributor
+    set: str
+    id: str
+    version: int = VERSION
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenId:
+    """The record that a diamond's id was given out. It stays when all else of the diamond is cleaned up."""
+
+    id: DiamondId
+    repo: RepoName
+    contributor: Contributor
+    created: str
+    version: int = VERSION
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Diamond:
     """The making of one bundle by many uploads, as published. A higher revision is newer."""
 
@@ -201,6 +225,7 @@ class Diamond:
     tag: str = ""
     mode: ConflictMode | None = None
     ended: str | None = None
+    making: BundleId | None = None  # the bundle that the commit under way will make, unless it fails
     bundle: BundleId | None = None
     splits: dict[SplitState, int] = field(default_factory=dict)
     reason: str = ""  # why the last commit failed
@@ -227,7 +252,8 @@ class Split:
     host: str
     source: str
     created: str
-    started: str
+    started: str | None  # None if it never got its turn
+    position: int = 0  # among the adds of its diamond
     ended: str | None = None
     files: int = 0
     bytes: int = 0

@@ -21,6 +21,7 @@ _COMMANDS = {
     "worker": ("stack:worker", "Run a worker for a Temporal server elsewhere."),
     "repo": ("repo:repo", "Make and list repos."),
     "diamond": ("diamond:diamond", "Make one bundle out of many uploads."),
+    "label": ("label:label", "Give bundles movable names."),
     "bundle": ("bundle:bundle", "Make, list, show and download bundles."),
 }
 

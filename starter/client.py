@@ -4,7 +4,7 @@
         diamond = await dm.diamonds.initialize(repo="weather")
         splits = [await diamond.add(path) for path in parts]      # returns as soon as the diamond has accepted it
         await asyncio.gather(*(split.result() for split in splits))
-        bundle = await diamond.commit(message="March")
+        bundle = await diamond.commit(message="March", label="latest")
 
 Whatever goes wrong is raised as one of `datamon.errors`, also when it happened in a worker far away.
 """
@@ -13,63 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from blake3 import blake3
-from temporalio.client import (
-    Client,
-    WithStartWorkflowOperation,
-    WorkflowFailureError,
-    WorkflowHandle,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.client import Client
 
-from activities.spark import Progress
-from activities.wire import from_wire
-from datamon import catalog, keys, model
-from datamon.errors import (
-    BadUsage,
-    DatamonError,
-    Failed,
-    NotFound,
-    NoWorker,
-    SplitFailed,
-    WrongState,
-)
-from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, new_id, plain_text, repo_name, split_id
-from datamon.model import ConflictMode, DiamondState, Order, Repo, SplitState
+from datamon import catalog, labels
+from datamon.ids import bundle_id, label_name, repo_name
+from datamon.model import Label, Repo
 from datamon.settings import Settings
-from datamon.sources import is_remote, name_pattern, sorted_names
-from datamon.stores import Context, create_same, s3_location
-from starter.connect import connect, has_live_worker, need_worker, unreachable
-from workflows.diamond import ASK_AGAIN, DiamondWorkflow
-from workflows.messages import (
-    AddSplit,
-    CancelRequest,
-    CommitAnswer,
-    CommitRequest,
-    DiamondStatus,
-    Options,
-    SplitReport,
-    SplitStatus,
-)
-from workflows.names import PASSING, TASK_QUEUE, attributes, diamond_workflow, host_queue, split_workflow
-from workflows.record import DiamondRecord
-from workflows.split import SplitWorkflow
+from datamon.stores import Context
+from starter.connect import connect, has_live_worker
+from starter.diamonds import Diamond, Diamonds, Split, SplitOptions
+from workflows.names import PASSING, host_queue
 
-BATCH = 500  # splits in one message; a payload ends at 2 MiB
-POLL_SECONDS = 0.5  # while a split waits for a place in its diamond's window
-_LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
+__all__ = ["Datamon", "Diamond", "Diamonds", "Labels", "Repos", "Split", "SplitOptions"]
 
 
 class Datamon:
@@ -80,6 +41,7 @@ class Datamon:
         self.serves: set[str] = set()  # the task queues that this very process serves
         self.repos = Repos(self)
         self.diamonds = Diamonds(self)
+        self.labels = Labels(self)
 
     @cached_property
     def context(self) -> Context:
@@ -137,294 +99,33 @@ class Repos:
         return await asyncio.to_thread(lambda: list(catalog.repos(self._datamon.context)))
 
 
-class Diamonds:
-    """The diamonds of a store."""
+class Labels:
+    """The labels of a store."""
 
     def __init__(self, datamon: Datamon) -> None:
         self._datamon = datamon
 
-    async def initialize(
-        self, repo: str, diamond: str | None = None, tag: str = "", options: Options | None = None
-    ) -> Diamond:
-        """Open a diamond. An id of your own is checked to be new, for ever."""
-        datamon = self._datamon
-        record = DiamondRecord(
-            repo=repo_name(repo),
-            diamond=diamond_id(diamond if diamond is not None else new_id()),
-            contributor=datamon.settings.contributor,
-            tag=plain_text("tag", tag),
-            options=options or Options(),
-        )
-        await asyncio.to_thread(catalog.get_repo, datamon.context, record.repo)
-        await need_worker(datamon.client, TASK_QUEUE)
-        start = WithStartWorkflowOperation(
-            DiamondWorkflow.run,
-            record,
-            id=diamond_workflow(record.repo, record.diamond),
-            task_queue=TASK_QUEUE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
-            search_attributes=attributes(record.repo, "diamond", DiamondState.INITIALIZED),
-            static_summary=f"diamond {tag or record.diamond} of {record.repo}",
-            static_details=f"Makes one bundle in repo {record.repo} out of many uploads.",
-        )
-        try:
-            _: Any = await datamon.client.execute_update_with_start_workflow(
-                DiamondWorkflow.initialized, start_workflow_operation=start
-            )
-        except WorkflowAlreadyStartedError:
-            raise catalog.diamond_exists(record.diamond) from None
-        except WorkflowUpdateFailedError as error:
-            raise from_wire(error) from error
-        except RPCError as error:
-            raise unreachable(datamon.client, error) from error
-        finally:
-            await asyncio.gather(start.workflow_handle(), return_exceptions=True)
-        opened = Diamond(datamon, record.repo, record.diamond)
-        await opened.need_same_store()
-        return opened
-
-    def get(self, repo: str, diamond: str) -> Diamond:
-        """A diamond that was opened before."""
-        return Diamond(self._datamon, repo_name(repo), diamond_id(diamond))
-
-
-@dataclass(frozen=True)
-class SplitOptions:
-    """How to add a split. An `id` that is given must be known already, unless `create` says it is yours to choose.
-
-    `files` is a list of names below the path, one a line; `name_filter` a regular expression. Only what both let
-    through is uploaded.
-    """
-
-    id: str | None = None
-    create: bool = False
-    tag: str | None = None
-    skip_on_error: bool = False
-    files: bytes | None = None
-    name_filter: str = ""
-
-
-class Diamond:
-    """A diamond, from afar."""
-
-    def __init__(self, datamon: Datamon, repo: RepoName, diamond: DiamondId) -> None:
-        self._datamon, self.repo, self.id = datamon, repo, diamond
-
-    @property
-    def handle(self) -> WorkflowHandle[DiamondWorkflow, Any]:
-        """The workflow, whichever run of it is the current one."""
-        return self._datamon.client.get_workflow_handle_for(DiamondWorkflow.run, diamond_workflow(self.repo, self.id))
-
-    async def need_same_store(self) -> None:
-        """The worker has its store from its own environment. Where that is another one, say so and undo."""
-        try:
-            await self.described()
-        except NotFound:
-            await self.cancel("its client uses another store")
-            where = f"the worker does not use the store {self._datamon.settings.store}"
-            raise Failed(f"{where}; set DATAMON_STORE, or TEMPORAL_ADDRESS, as for the worker") from None
-
-    async def described(self) -> model.Diamond:
-        """The diamond as published in the store."""
-        return await asyncio.to_thread(catalog.get_diamond, self._datamon.context, self.repo, self.id)
-
-    async def status(self) -> DiamondStatus:
-        """The diamond in numbers, from the workflow itself."""
-        try:
-            return await self.handle.query(DiamondWorkflow.status)
-        except RPCError as error:
-            raise await self.explained(error) from error
-
-    async def add(self, path: str | Path, options: SplitOptions | None = None) -> Split:
-        """Add what is at a path of this machine or at an s3:// URL.
-
-        Returns once the diamond has accepted it; the upload goes on.
-        """
-        [split] = await self.add_all([path], options)
-        return split
-
-    async def add_all(self, paths: Sequence[str | Path], options: SplitOptions | None = None) -> list[Split]:
-        """Add many paths with few messages, each as a split of its own."""
-        options, settings = options or SplitOptions(), self._datamon.settings
-        if options.id is not None and len(paths) > 1:
-            raise BadUsage("one split id cannot stand for several paths")
-        if options.name_filter:
-            name_pattern(options.name_filter)
-        ids = [split_id(options.id if options.id is not None else new_id()) for _ in paths]
-        adds = [
-            AddSplit(
-                split=split,
-                request=new_id(),
-                path=_location(path),
-                queue=TASK_QUEUE if is_remote(str(path)) else host_queue(settings.host),
-                host=settings.host,
-                contributor=settings.contributor,
-                tag=plain_text("tag", options.tag if options.tag is not None else settings.host),
-                skip_on_error=options.skip_on_error,
-                must_exist=options.id is not None and not options.create,
-                files=await self._stored_names(split, options.files),
-                name_filter=plain_text("name filter", options.name_filter),
-            )
-            for split, path in zip(ids, paths, strict=True)
-        ]
-        await need_worker(self._datamon.client, TASK_QUEUE, *{add.queue for add in adds} - self._datamon.serves)
-        try:
-            for start in range(0, len(adds), BATCH):
-                await self.handle.signal(DiamondWorkflow.add, adds[start : start + BATCH])
-            return [await self._accepted(add) for add in adds]
-        except RPCError as error:
-            raise await self.explained(error, "no split can be added any more") from error
-
-    async def _stored_names(self, split: SplitId, names: bytes | None) -> str:
-        """A list of names may be long, so it goes by the store, and only its key to the workflow."""
-        if names is None:
-            return ""
-        body = sorted_names(names)
-        key = keys.split_names(self.repo, self.id, split, blake3(body).hexdigest())
-        await self.described()
-        await asyncio.to_thread(create_same, self._datamon.context.vmetadata, key, body)
-        return key
-
-    async def _accepted(self, add: AddSplit) -> Split:
-        """A signal cannot refuse, so ask whether the diamond took it."""
-        status = await self.split_status(add.split)
-        if status.request == add.request:
-            return Split(self._datamon, self, add.split, add.request)
-        if status.refused is not None and status.refused.request == add.request:
-            raise status.refused.error()
-        raise Failed(f"diamond {self.id} did not take split {add.split}; add it again")
-
-    def split(self, split: str) -> Split:
-        """A split that was added before."""
-        return Split(self._datamon, self, split_id(split))
-
-    async def split_status(self, split: SplitId) -> SplitStatus:
-        """One split as the diamond sees it."""
-        return await self.handle.query(DiamondWorkflow.split, split)
-
-    async def commit(
-        self,
-        message: str,
-        mode: ConflictMode = ConflictMode.KEEP,
-        order: Order = Order.UPLOADED,
-        *,
-        wait: bool = False,
-        splits: int | None = None,
-    ) -> CommitAnswer:
-        """Make the bundle of all done splits. With `wait`, once as many as asked for were added and all ended."""
-        words = plain_text("message", message).strip()
-        if not words:
-            raise BadUsage("the message is empty; say in a sentence what this version is")
-        request = CommitRequest(new_id(), words, mode, order, wait, splits)
-        answer: CommitAnswer = await self._ask(DiamondWorkflow.commit, request, "it cannot be committed any more")
-        return answer
-
-    async def cancel(self, reason: str = "canceled by the user") -> None:
-        """Stop all splits, wait until they have, and close the diamond without a bundle."""
-        await self._ask(
-            DiamondWorkflow.cancel,
-            CancelRequest(new_id(), plain_text("reason", reason)),
-            "it cannot be canceled any more",
+    async def set(self, repo: str, label: str, bundle: str, expected: str | None = None) -> Label:
+        """Point a label to a bundle; with `expected`, only if that is where it points now."""
+        return await asyncio.to_thread(
+            labels.label_bundle,
+            self._datamon.context,
+            repo_name(repo),
+            label_name(label),
+            bundle_id(bundle),
+            self._datamon.settings.contributor,
+            time.time_ns(),
+            bundle_id(expected) if expected is not None else None,
         )
 
-    async def _ask(self, update: Any, request: CommitRequest | CancelRequest, refused: str) -> Any:
-        """Send an update and wait for its answer, again where the workflow has gone on in a new run meanwhile."""
-        await need_worker(self._datamon.client, TASK_QUEUE)
-        while True:
-            try:
-                return await self.handle.execute_update(update, request)
-            except WorkflowUpdateFailedError as error:
-                if isinstance(error.cause, ApplicationError) and error.cause.type in _LET_GO:
-                    continue
-                raise from_wire(error) from error
-            except WorkflowUpdateRPCTimeoutOrCancelledError:
-                if (task := asyncio.current_task()) is not None and task.cancelling():
-                    raise asyncio.CancelledError from None
-            except RPCError as error:
-                answer = await self._answered(request) if error.status is RPCStatusCode.NOT_FOUND else None
-                if answer is None:
-                    raise await self.explained(error, refused) from error
-                return answer
+    async def get(self, repo: str, label: str) -> Label:
+        """Where a label points."""
+        return await asyncio.to_thread(labels.get_label, self._datamon.context, repo_name(repo), label_name(label))
 
-    async def _answered(self, request: CommitRequest | CancelRequest) -> CommitAnswer | None:
-        """What this very request came to, if the diamond ended before it could be asked again."""
-        try:
-            result = await self.handle.result()
-        except (RPCError, WorkflowFailureError):
-            return None
-        answer: CommitAnswer | None = result.answer
-        return answer if answer is not None and answer.request == request.request else None
+    async def history(self, repo: str, label: str) -> list[Label]:
+        """Every value of a label, the newest first."""
+        return await asyncio.to_thread(labels.history, self._datamon.context, repo_name(repo), label_name(label))
 
-    async def explained(self, error: RPCError, refused: str = "it has ended") -> DatamonError:
-        """Why the workflow did not answer, in the words of the store."""
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            busy = error.status in (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
-            return NoWorker(TASK_QUEUE) if busy else unreachable(self._datamon.client, error)
-        diamond = await self.described()
-        if diamond.state.ended:
-            return WrongState("diamond", self.id, diamond.state, refused)
-        return Failed(f"diamond {self.id} is {diamond.state} in the store, but this Temporal server does not know it")
-
-
-def _location(path: str | Path) -> str:
-    if is_remote(str(path)):
-        s3_location(str(path))
-        return plain_text("path", str(path))
-    return plain_text("path", str(Path(path).absolute()))
-
-
-class Split:
-    """A split, from afar."""
-
-    def __init__(self, datamon: Datamon, diamond: Diamond, split: SplitId, request: str | None = None) -> None:
-        self._datamon, self._diamond, self.id, self._request = datamon, diamond, split, request
-
-    @property
-    def handle(self) -> WorkflowHandle[SplitWorkflow, SplitReport]:
-        """The workflow of the newest generation."""
-        workflow_id = split_workflow(self._diamond.repo, self._diamond.id, self.id)
-        return self._datamon.client.get_workflow_handle_for(SplitWorkflow.run, workflow_id)
-
-    async def result(self) -> SplitReport:
-        """Wait for the end. SplitFailed where it failed."""
-        await self._until_started()
-        try:
-            return await self.handle.result()
-        except RPCError as error:
-            raise await self._diamond.explained(error) from error
-        except WorkflowFailureError as error:
-            known = await self._status()
-            raise SplitFailed(self.id, known.reason or str(from_wire(error))) from error
-
-    async def progress(self) -> Progress | None:
-        """How far the upload is, from its last heartbeat; None before the first one and after the end."""
-        try:
-            told = await self.handle.describe()
-        except RPCError:
-            return None
-        for pending in told.raw_description.pending_activities:
-            details = await self._datamon.client.data_converter.decode(list(pending.heartbeat_details.payloads))
-            if details and isinstance(details[0], dict):
-                return Progress.read(details[0])
-        return None
-
-    async def _until_started(self) -> None:
-        """A diamond starts a limited number of splits at once; the others have no workflow yet."""
-        while True:
-            status = await self._status()
-            if not status.known:
-                raise NotFound("split", self.id)
-            if self._request is not None and status.request != self._request:
-                raise SplitFailed(self.id, "it was added again")
-            if status.started:
-                return
-            if status.state is SplitState.FAILED:
-                raise SplitFailed(self.id, status.reason)
-            await asyncio.sleep(POLL_SECONDS)
-
-    async def _status(self) -> SplitStatus:
-        try:
-            return await self._diamond.split_status(self.id)
-        except RPCError as error:
-            raise await self._diamond.explained(error) from error
+    async def list(self, repo: str) -> list[Label]:
+        """All labels of a repo, by name."""
+        return await asyncio.to_thread(lambda: list(labels.labels(self._datamon.context, repo_name(repo))))

@@ -15,6 +15,7 @@ from temporalio.worker import Worker
 
 from activities.commit import CommitActivities
 from activities.metadata import MetadataActivities
+from activities.recovery import RecoveryActivities
 from activities.upload import UploadActivities
 from datamon.settings import Settings
 from worker.spark import SparkRuntime
@@ -55,7 +56,12 @@ def build_workers(
         metadata.publish_diamond,
         metadata.start_split,
         metadata.finish_split,
+        metadata.end_split,
+        metadata.fail_splits,
+        metadata.set_label,
         commit.make_bundle,
+        commit.give_up_bundle,
+        RecoveryActivities(context).take_up,
     ]
 
     def worker(queue: str) -> Worker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from datamon.model import SplitState
 from workflows.record import DiamondRecord
@@ -12,16 +13,14 @@ FAILURES = 5
 
 def describe(record: DiamondRecord) -> str:
     """The diamond on one screen: its state, its splits by state, its size, and what went wrong last."""
-    done = [row for row in record.splits.values() if row.state is SplitState.DONE]
     rows = [
         ("state", f"**{record.state}**"),
         ("splits", ", ".join(f"{record.count(state)} {state}" for state in SplitState)),
-        ("files", f"{sum(row.files for row in done):,}"),
-        ("bytes", f"{sum(row.bytes for row in done):,}"),
+        ("files", f"{record.index.files:,}"),
+        ("bytes", f"{record.index.bytes:,}"),
     ]
-    waiting = sum(row.waiting is not None for row in record.splits.values())
-    if waiting:
-        rows.append(("waiting for a place", str(waiting)))
+    if record.index.waiting:
+        rows.append(("waiting for a place", str(record.index.waiting)))
     if record.commit is not None and record.answer is None:
         rows.append(("commit", f"{record.commit.message!r}, {record.commit.mode}"))
     if record.answer is not None:
@@ -38,8 +37,8 @@ def table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
 
 
 def _failures(record: DiamondRecord) -> str:
-    failed = [(split, row) for split, row in record.splits.items() if row.state is SplitState.FAILED]
-    rows = [(row.tag or split, row.reason) for split, row in failed[-FAILURES:]]
+    last = list(islice(reversed(record.index.failed.items()), FAILURES))
+    rows = [(row.tag or split, row.reason) for split, row in reversed(last)]
     return "\n" + table(("failed split", "why"), rows) if rows else ""
 
 

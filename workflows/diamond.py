@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.commit import BundleReport, CommitActivities, MakeBundle
+    from activities.commit import BundleReport, CommitActivities, GiveUpBundle, MakeBundle
     from activities.metadata import MetadataActivities
+    from activities.recovery import RecoveryActivities, TakenUp, TakeUp
     from activities.wire import from_wire, to_wire, wire_errors
-    from datamon.errors import DatamonError, WrongState
-    from datamon.ids import BundleId, SplitId, id_at
-    from datamon.model import Diamond, DiamondState, instant
+    from datamon.errors import ConflictsForbidden, DatamonError, WrongState
+    from datamon.ids import BundleId, SplitId, id_at, label_name
+    from datamon.model import Diamond, DiamondState, Label, instant
     from workflows.details import describe
     from workflows.fleet import Fleet
     from workflows.messages import (
         AddSplit,
         CancelRequest,
         CommitAnswer,
+        CommitOutcome,
         CommitRequest,
         DiamondResult,
         DiamondStatus,
@@ -34,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.names import SPLITS, STATE, TASK_QUEUE
     from workflows.record import DiamondRecord
-    from workflows.waiting import outlast_cancel
+    from workflows.waiting import outlast_cancel, quickly
 
 PAGE = 500  # splits in one answer of the query `splits`
 ASK_AGAIN = "AskAgain"  # type of the failure that tells a waiting client to send its update once more
@@ -49,6 +52,7 @@ class DiamondWorkflow:
         self._record = record
         self._fleet = Fleet(record)
         self._unopened: DatamonError | None = None
+        self._taking_up = record.recovering
         self._turning = False  # about to continue as new: handlers that wait let go
         self._ended = False  # the last state is published
 
@@ -64,7 +68,7 @@ class DiamondWorkflow:
     async def _live(self) -> DiamondResult:
         record = self._record
         if record.revision == 0:
-            await self._open()
+            await self._open_or_fail()
         while not record.state.ended:
             await self._until_work()
             await self._fleet.stop()
@@ -99,10 +103,13 @@ class DiamondWorkflow:
     @workflow.update(description="Answers once the diamond is open. Sent together with the start.")
     async def initialized(self) -> DiamondStatus:
         """Wait until diamond.yaml is there."""
-        await workflow.wait_condition(lambda: self._record.revision > 0 or self._unopened is not None)
+        await workflow.wait_condition(lambda: self._is_open() or self._unopened is not None)
         if self._unopened is not None:
             raise to_wire(self._unopened)
         return self.status()
+
+    def _is_open(self) -> bool:
+        return self._record.revision > 0 and not self._taking_up
 
     @workflow.signal(description="Add splits, a list of AddSplit. The same request twice counts once.")
     def add(self, splits: list[AddSplit]) -> None:
@@ -141,10 +148,13 @@ class DiamondWorkflow:
 
     @workflow.signal(name="commit", description="Commit the done splits into one bundle; see `status` for the outcome.")
     def commit_signal(self, request: CommitRequest) -> None:
-        """Commit, for callers that do not wait. What is refused is logged and changes nothing."""
+        """Commit, for callers that do not wait. What is refused changes nothing; the query `commit` tells why."""
+        if self._record.knows_commit(request):
+            return
         try:
             self._record.check_commit(request)
         except DatamonError as error:
+            self._record.refuse_commit(request, error)
             workflow.logger.info("commit refused: %s", error)
         else:
             self._record.accept_commit(request)
@@ -187,17 +197,49 @@ class DiamondWorkflow:
         """One split."""
         return self._record.split(split)
 
+    @workflow.query(name="commit", description="What became of a commit, by its request.")
+    def commit_outcome(self, request: str) -> CommitOutcome:
+        """What a commit that was sent as a signal came to."""
+        return self._record.outcome(request)
+
     # Opening, committing, canceling
 
-    async def _open(self) -> None:
-        self._record.created = instant(workflow.time_ns())
+    async def _open_or_fail(self) -> None:
         try:
-            await self._publish(MetadataActivities.open_diamond)
+            if self._record.recovering:
+                await self._take_up()
+            else:
+                self._record.created = instant(workflow.time_ns())
+                await self._publish(MetadataActivities.open_diamond)
         except ActivityError as error:
             self._unopened = from_wire(error)
             await workflow.wait_condition(workflow.all_handlers_finished)
             raise to_wire(self._unopened) from error
         self._describe()
+
+    async def _take_up(self) -> None:
+        """Go on from what the store says. The next revision of diamond.yaml shuts out whoever went before."""
+        record, options = self._record, self._record.options
+        why = "it was running when the diamond was recovered"
+        found: TakenUp = await workflow.execute_activity_method(
+            RecoveryActivities.take_up,
+            TakeUp(record.repo, record.diamond, instant(workflow.time_ns()), why),
+            task_queue=TASK_QUEUE,
+            start_to_close_timeout=timedelta(days=options.spark_days),
+            heartbeat_timeout=timedelta(seconds=options.metadata_seconds),
+            retry_policy=options.retry,
+            summary="what the store says",
+        )
+        record.restore(found)
+        if record.answer is not None:
+            await self._move(DiamondState.DONE)
+        elif record.state is DiamondState.COMMITTING:
+            record.reason = "its commit was lost; commit it again"
+            await self._move(DiamondState.INITIALIZED)
+        else:
+            await self._publish(MetadataActivities.publish_diamond)
+        self._taking_up = False
+        await self._fleet.dismiss([split.id for split in found.splits if split.stopped], why)
 
     async def _commit(self, request: CommitRequest) -> None:
         """Stop what still runs, then take a snapshot: so no split can become done that the bundle lacks."""
@@ -207,25 +249,70 @@ class DiamondWorkflow:
         except DatamonError as error:
             record.fail_commit(request, error)
             return
+        record.making = BundleId(_new_id()) if workflow.patched("commits-name-their-bundle") else None
         await self._move(DiamondState.COMMITTING)
         await self._fleet.stop_all("it was still running when the diamond was committed")
+        bundle = record.making or BundleId(_new_id())
         try:
-            answer = await self._make_bundle(request)
+            made = await self._make_bundle(request, bundle)
         except ActivityError as error:
             failure = from_wire(error)
-            record.reason = str(failure)
-            await self._move(DiamondState.INITIALIZED)
-            record.fail_commit(request, failure)
-            return
-        record.reason, record.bundle = "", answer.bundle
+            given_up = await self._give_up(bundle, failure)
+            if given_up is None:
+                record.reason, record.making = str(failure), None
+                await self._move(DiamondState.INITIALIZED)
+                record.fail_commit(request, failure)
+                return
+            made = given_up
+        answer = CommitAnswer(
+            request.request, bundle, made.files, made.bytes, made.conflicts, record.left_out(), request.label
+        )
+        if request.label:
+            answer = replace(answer, unlabeled=await self._set_label(request, bundle))
+        record.reason, record.bundle, record.making = answer.unlabeled, bundle, None
         await self._move(DiamondState.DONE)
         record.answer = answer
 
-    async def _make_bundle(self, request: CommitRequest) -> CommitAnswer:
+    async def _give_up(self, bundle: BundleId, failure: DatamonError) -> BundleReport | None:
+        """No attempt that wakes up late may make a bundle that failed. If one has made it meanwhile, it has not failed.
+
+        Forbidden conflicts are found by every attempt alike, and before anything is written.
+        """
+        if isinstance(failure, ConflictsForbidden) or not workflow.patched("failed-bundles-are-given-up"):
+            return None
+        return await quickly(
+            CommitActivities.give_up_bundle,
+            GiveUpBundle(self._record.repo, bundle),
+            self._record.options,
+            f"give up bundle {bundle}",
+        )
+
+    async def _set_label(self, request: CommitRequest, bundle: BundleId) -> str:
+        """Label the bundle, which exists by now, so nothing can undo the commit any more. Why it failed, if it did."""
+        record = self._record
+        label = Label(
+            name=label_name(request.label),
+            repo=record.repo,
+            bundle=bundle,
+            contributor=request.contributor or record.contributor,
+            set=instant(workflow.time_ns()),
+            id=_new_id(),
+        )
+        try:
+            await quickly(
+                MetadataActivities.set_label,
+                label,
+                record.options,
+                f"label {label.name}",
+            )
+        except ActivityError as error:
+            return f"the bundle exists, but its label could not be set: {from_wire(error)}"
+        return ""
+
+    async def _make_bundle(self, request: CommitRequest, bundle: BundleId) -> BundleReport:
         record, options = self._record, self._record.options
-        bundle = BundleId(id_at(workflow.time(), workflow.random().randbytes(16)))
         taken, left_out = record.taken(), record.left_out()
-        made: BundleReport = await workflow.execute_activity_method(
+        return await workflow.execute_activity_method(
             CommitActivities.make_bundle,
             MakeBundle(
                 repo=record.repo,
@@ -244,14 +331,14 @@ class DiamondWorkflow:
             retry_policy=options.retry,
             summary=f"merge {len(taken)} splits into bundle {bundle}",
         )
-        return CommitAnswer(request.request, bundle, made.files, made.bytes, made.conflicts, left_out)
 
     async def _cancel(self, request: CancelRequest) -> None:
         record = self._record
         if record.commit is not None:
             refused = WrongState("diamond", record.diamond, DiamondState.CANCELING, "it was canceled before the commit")
             record.fail_commit(record.commit, refused)
-        await self._move(DiamondState.CANCELING)
+        if record.state is not DiamondState.CANCELING:  # as it may be when it was taken up
+            await self._move(DiamondState.CANCELING)
         await self._fleet.stop_all(request.reason)
         await self._move(DiamondState.CANCELED)
 
@@ -272,13 +359,11 @@ class DiamondWorkflow:
         await self._publish(MetadataActivities.publish_diamond)
 
     async def _publish(self, activity: Callable[[MetadataActivities, Diamond], None]) -> None:
-        await workflow.execute_activity_method(
+        await quickly(
             activity,
             self._record.descriptor(instant(workflow.time_ns())),
-            task_queue=TASK_QUEUE,
-            start_to_close_timeout=timedelta(seconds=self._record.options.metadata_seconds),
-            retry_policy=self._record.options.retry,
-            summary=f"diamond.yaml: {self._record.state}",
+            self._record.options,
+            f"diamond.yaml: {self._record.state}",
         )
         self._record.revision += 1
 
@@ -295,6 +380,10 @@ class DiamondWorkflow:
         self._turning = True
         await workflow.wait_condition(workflow.all_handlers_finished)
         workflow.continue_as_new(self._record)
+
+
+def _new_id() -> str:
+    return id_at(workflow.time(), workflow.random().randbytes(16))
 
 
 def _ask_again() -> ApplicationError:

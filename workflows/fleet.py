@@ -11,16 +11,19 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, ChildWorkflowError, TerminatedError, WorkflowAlreadyStartedError
 
 with workflow.unsafe.imports_passed_through():
+    from activities.metadata import EndedSplit, EndSplit, MetadataActivities
     from activities.wire import from_wire
     from datamon.ids import SplitId
-    from datamon.model import SplitState
+    from datamon.model import Split, SplitState, instant
     from workflows.messages import AddSplit, SplitInput, SplitReport
     from workflows.names import TASK_QUEUE, attributes, split_workflow
     from workflows.record import DiamondRecord, SplitRow
     from workflows.split import SplitWorkflow
+    from workflows.waiting import quickly
 
 _Child = workflow.ChildWorkflowHandle[Any, SplitReport]
 _TERMINATED = "its workflow was terminated"
+_NEVER_RAN = 200  # descriptors in one message
 _PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # seconds between attempts to start a split whose run before is just ending
 
 
@@ -33,11 +36,11 @@ class Fleet:
 
     def has_work(self) -> bool:
         """Whether there is a split to start or to stop now."""
-        return bool(self._to_start() or self._to_stop())
+        return bool(self._record.ready() or self._to_stop())
 
     async def start(self) -> None:
         """Start the splits that were added first, while there is room in the window."""
-        await asyncio.gather(*(self._start(split, row) for split, row in self._to_start()))
+        await asyncio.gather(*(self._start(split) for split in self._record.ready()))
 
     async def stop(self) -> None:
         """Tell splits to stop that are marked so."""
@@ -48,16 +51,51 @@ class Fleet:
 
     async def stop_all(self, why: str) -> None:
         """Stop every split that has not ended, and wait until they have."""
-        for row in self._record.splits.values():
-            if row.waiting is not None:
-                row.waiting, row.state, row.reason = None, SplitState.FAILED, why
-            if row.open:
-                row.stop = why
+        dropped = self._record.drop_waiting(why)
+        if dropped and workflow.patched("splits-that-never-ran-are-published"):
+            await self._publish_dropped(dropped)
         while self._open():
+            for _, row in self._open():  # not told yet, not heard, or gone without a word: telling it shows which
+                row.stop = why
             await self.stop()
             await self._until_ended(self._record.options.stop_seconds)
-            for _, row in self._open():  # not heard, or gone without a word: telling it again shows which
-                row.stop = why
+
+    async def _publish_dropped(self, dropped: dict[SplitId, AddSplit]) -> None:
+        """They have no workflow that could do it. Of one whose run before is still ending, that run tells."""
+        record, now = self._record, instant(workflow.time_ns())
+        never_ran = [
+            Split(
+                id=split,
+                diamond=record.diamond,
+                repo=record.repo,
+                state=SplitState.FAILED,
+                generation=row.generation,
+                revision=1,
+                tag=add.tag,
+                contributor=add.contributor,
+                host=add.host,
+                source=add.path,
+                created=row.created,
+                started=None,
+                position=row.position,
+                ended=now,
+                reason=row.reason,
+            )
+            for split, add in dropped.items()
+            if not (row := record.splits[split]).open
+        ]
+        for start in range(0, len(never_ran), _NEVER_RAN):
+            some = never_ran[start : start + _NEVER_RAN]
+            await quickly(
+                MetadataActivities.fail_splits,
+                some,
+                record.options,
+                f"split.yaml of {len(some)} that never ran",
+            )
+
+    async def dismiss(self, splits: list[SplitId], why: str) -> None:
+        """Tell the runs of splits that count no more, where there still are any."""
+        await asyncio.gather(*(self._signal(split, SplitWorkflow.stop, why) for split in splits))
 
     async def _until_ended(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -73,25 +111,19 @@ class Fleet:
         await asyncio.gather(*(self._tell(split, row, SplitWorkflow.probe) for split, row in self._unwatched()))
 
     def _open(self) -> list[tuple[SplitId, SplitRow]]:
-        return [(split, row) for split, row in self._record.splits.items() if row.open]
+        return list(self._record.index.open.items())
 
     def _unwatched(self) -> list[tuple[SplitId, SplitRow]]:
         return [(split, row) for split, row in self._open() if (split, row.generation) not in self._watches]
 
-    def _to_start(self) -> list[tuple[SplitId, SplitRow]]:
-        room = self._record.options.window - sum(row.open for row in self._record.splits.values())
-        waiting = [item for item in self._record.in_line() if item[1].waiting is not None and not item[1].open]
-        return waiting[: max(room, 0)]
-
     def _to_stop(self) -> list[tuple[SplitId, SplitRow]]:
         return [(split, row) for split, row in self._open() if row.stop]
 
-    async def _start(self, split: SplitId, row: SplitRow) -> None:
+    async def _start(self, split: SplitId) -> None:
         """Start the next generation of a split, once the one before, which has told that it ended, is gone."""
-        add = row.waiting
+        add, row = self._record.begin(split), self._record.splits[split]
         if add is None:
             return
-        row.generation, row.open, row.waiting, row.superseded = row.generation + 1, True, None, False
         for pause in _PAUSES:
             try:
                 child = await self._start_child(split, row, add)
@@ -102,14 +134,14 @@ class Fleet:
                 watch = asyncio.create_task(self._watch(split, row.generation, child))
                 self._watches[split, row.generation] = watch
                 return
-        self._lost(split, row.generation, "a workflow with its id is still running")
+        await self._lost(split, row.generation, "a workflow with its id is still running")
 
     async def _start_child(self, split: SplitId, row: SplitRow, add: AddSplit) -> _Child:
         """It outlives this run of the diamond, hence ABANDON."""
         record = self._record
         return await workflow.start_child_workflow(
             SplitWorkflow.run,
-            SplitInput(record.repo, record.diamond, add, row.generation, row.created, record.options),
+            SplitInput(record.repo, record.diamond, add, row.generation, row.created, record.options, row.position),
             id=split_workflow(record.repo, record.diamond, split),
             task_queue=TASK_QUEUE,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
@@ -120,12 +152,18 @@ class Fleet:
         )
 
     async def _tell(self, split: SplitId, row: SplitRow, message: Any, *words: str) -> None:
-        child = split_workflow(self._record.repo, self._record.diamond, split)
         generation = row.generation
+        if not await self._signal(split, message, *words):  # it has ended, and would have told so before it did
+            await self._lost(split, generation, _TERMINATED)
+
+    async def _signal(self, split: SplitId, message: Any, *words: str) -> bool:
+        """Whether the workflow of a split is there to hear it."""
+        child = split_workflow(self._record.repo, self._record.diamond, split)
         try:
             await workflow.get_external_workflow_handle(child).signal(message, args=list(words))
-        except ApplicationError:  # it has ended, and would have told so before it did
-            self._lost(split, generation, _TERMINATED)
+        except ApplicationError:
+            return False
+        return True
 
     async def _watch(self, split: SplitId, generation: int, child: _Child) -> None:
         """A split tells how it ended, but not when somebody terminates it. This run of the diamond sees that itself."""
@@ -133,7 +171,21 @@ class Fleet:
             self._record.report(await child)
         except ChildWorkflowError as error:
             terminated = isinstance(error.cause, TerminatedError)
-            self._lost(split, generation, _TERMINATED if terminated else str(from_wire(error)))
+            await self._lost(split, generation, _TERMINATED if terminated else str(from_wire(error)))
 
-    def _lost(self, split: SplitId, generation: int, why: str) -> None:
-        self._record.report(SplitReport(split, generation, SplitState.FAILED, reason=why))
+    async def _lost(self, split: SplitId, generation: int, why: str) -> None:
+        """A workflow is gone that told nothing. If it had published how it ended, then so it did."""
+        ended = EndedSplit(SplitState.FAILED, why)
+        row = self._record.splits[split]
+        if row.open and row.generation == generation and workflow.patched("lost-splits-are-settled"):
+            ended = await self._settled(split, generation, why)
+        self._record.report(SplitReport(split, generation, ended.state, ended.files, ended.bytes, reason=ended.reason))
+
+    async def _settled(self, split: SplitId, generation: int, why: str) -> EndedSplit:
+        record = self._record
+        return await quickly(
+            MetadataActivities.end_split,
+            EndSplit(record.repo, record.diamond, split, generation, instant(workflow.time_ns()), why),
+            record.options,
+            f"how split {split} ended",
+        )

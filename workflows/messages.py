@@ -65,6 +65,8 @@ class CommitRequest:
     order: Order = Order.UPLOADED
     wait: bool = False
     splits: int | None = None
+    label: str = ""
+    contributor: Contributor | None = None  # who sets the label; by default who opened the diamond
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class SplitInput:
     generation: int
     created: str
     options: Options
+    position: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,17 @@ class CommitAnswer:
     bytes: int
     conflicts: int
     left_out: list[LeftOut]
+    label: str = ""
+    unlabeled: str = ""  # why the label could not be set; the bundle exists all the same
+
+
+@dataclass(frozen=True)
+class CommitOutcome:
+    """What became of a wish to commit: an answer, a refusal, or neither yet. `known`: that it was heard of at all."""
+
+    known: bool
+    answer: CommitAnswer | None = None
+    refused: Refusal | None = None
 
 
 @dataclass(frozen=True)
@@ -165,6 +179,7 @@ class SplitStatus:
     reason: str = ""
     tag: str = ""
     refused: Refusal | None = None
+    position: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,21 @@ only carries that out. Nothing here touches Temporal, so all of it can be tried 
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from activities.recovery import FoundSplit, TakenUp
 from datamon.errors import DatamonError, NotFound, NothingToCommit, WrongState
-from datamon.ids import BundleId, DiamondId, RepoName, SplitId, split_id
+from datamon.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
 from datamon.model import Contributor, Diamond, DiamondState, LeftOut, SplitState, TakenSplit
 from workflows.messages import (
     AddSplit,
     CancelRequest,
     CommitAnswer,
+    CommitOutcome,
     CommitRequest,
     DiamondStatus,
     Options,
@@ -47,6 +53,40 @@ class SplitRow:
     tag: str = ""
 
 
+class SplitIndex:
+    """What is asked of all rows again and again, kept up to date so that a diamond of 2,000 splits is no slower."""
+
+    def __init__(self) -> None:
+        self.states: Counter[SplitState] = Counter()
+        self.files = self.bytes = self.waiting = 0  # files and bytes of those that are done
+        self.ready: dict[SplitId, SplitRow] = {}  # to be started as soon as there is room
+        self.open: dict[SplitId, SplitRow] = {}
+        self.failed: dict[SplitId, SplitRow] = {}  # in the order they did
+
+    def enter(self, split: SplitId, row: SplitRow) -> None:
+        """Count a row."""
+        self._count(row, 1)
+        if row.waiting is not None and not row.open:
+            self.ready[split] = row
+        if row.open:
+            self.open[split] = row
+        if row.state is SplitState.FAILED:
+            self.failed[split] = row
+
+    def leave(self, split: SplitId, row: SplitRow) -> None:
+        """Count it no more; it is about to change."""
+        self._count(row, -1)
+        for rows in (self.ready, self.open, self.failed):
+            rows.pop(split, None)
+
+    def _count(self, row: SplitRow, sign: int) -> None:
+        self.states[row.state] += sign
+        self.waiting += sign * (row.waiting is not None)
+        if row.state is SplitState.DONE:
+            self.files += sign * row.files
+            self.bytes += sign * row.bytes
+
+
 @dataclass
 class DiamondRecord:
     """A diamond, whole: the workflow's input, its state, and what continue-as-new carries over."""
@@ -66,8 +106,25 @@ class DiamondRecord:
     cancel: CancelRequest | None = None
     failed_commits: dict[str, Refusal] = field(default_factory=dict)  # by request, the newest REFUSALS of them
     reason: str = ""
-    bundle: BundleId | None = None  # the one that is being made, or was
+    bundle: BundleId | None = None
     answer: CommitAnswer | None = None
+    making: BundleId | None = None  # what the commit under way will make
+    recovering: bool = False  # nothing but names so far: the rest is to be taken from the store
+
+    def __post_init__(self) -> None:
+        self.index = SplitIndex()  # no field: it is made of the rows, and does not travel
+        for split, row in self.splits.items():
+            self.index.enter(split, row)
+
+    @contextmanager
+    def changing(self, split: SplitId) -> Iterator[SplitRow]:
+        """The row of a split, to be changed in the block."""
+        row = self.splits[split]
+        self.index.leave(split, row)
+        try:
+            yield row
+        finally:
+            self.index.enter(split, row)
 
     # Adding
 
@@ -97,12 +154,14 @@ class DiamondRecord:
 
     def _accept(self, add: AddSplit, known: SplitRow | None, now: str) -> None:
         self.added += 1
-        row = known or SplitRow(self.added, add.request, now)
-        row.position, row.request, row.waiting, row.tag = self.added, add.request, add, add.tag
-        row.state, row.reason, row.started = SplitState.RUNNING, "", False
-        if row.open:
-            row.superseded, row.stop = True, "it was added again"
-        self.splits[add.split] = row
+        if known is None:
+            self.splits[add.split] = SplitRow(self.added, add.request, now)
+            self.index.enter(add.split, self.splits[add.split])
+        with self.changing(add.split) as row:
+            row.position, row.request, row.waiting, row.tag = self.added, add.request, add, add.tag
+            row.state, row.reason, row.started = SplitState.RUNNING, "", False
+            if row.open:
+                row.superseded, row.stop = True, "it was added again"
         self.refused.pop(add.split, None)
 
     def _refuse(self, add: AddSplit, error: DatamonError) -> None:
@@ -113,10 +172,53 @@ class DiamondRecord:
         row = self.splits.get(report.split)
         if row is None or not row.open or row.generation != report.generation:
             return
-        row.open, row.stop = False, ""
-        if not row.superseded:
-            row.state, row.reason = report.state, report.reason
-            row.files, row.bytes = report.files, report.bytes
+        with self.changing(report.split):
+            row.open, row.stop = False, ""
+            if not row.superseded:
+                row.state, row.reason = report.state, report.reason
+                row.files, row.bytes = report.files, report.bytes
+
+    def ready(self) -> list[SplitId]:
+        """The splits to start now: those that were added first, as far as there is room in the window."""
+        room = self.options.window - len(self.index.open)
+        ready = self.index.ready
+        return heapq.nsmallest(room, ready, key=lambda split: ready[split].position) if room > 0 else []
+
+    def begin(self, split: SplitId) -> AddSplit | None:
+        """Count a split as running in its next generation. What to upload, if there still is anything."""
+        with self.changing(split) as row:
+            add = row.waiting
+            if add is not None:
+                row.generation, row.open, row.waiting, row.superseded = row.generation + 1, True, None, False
+        return add
+
+    def drop_waiting(self, why: str) -> dict[SplitId, AddSplit]:
+        """Fail what never got its turn."""
+        dropped = {split: row.waiting for split, row in self.in_line() if row.waiting is not None}
+        for split in dropped:
+            with self.changing(split) as row:
+                row.waiting, row.state, row.reason = None, SplitState.FAILED, why
+                row.generation += not row.open
+        return dropped
+
+    # Taking up what the store says
+
+    def restore(self, found: TakenUp) -> None:
+        """Become the diamond that was published, with everything settled that was under way."""
+        diamond = found.diamond
+        self.state, self.created, self.revision = diamond.state, diamond.created, diamond.revision
+        self.tag, self.contributor, self.reason = diamond.tag, diamond.contributor, diamond.reason
+        for number, split in enumerate(found.splits, 1):
+            self.splits[split.id] = _restored(split, number)
+            self.index.enter(split.id, self.splits[split.id])
+        self.added = max((row.position for row in self.splits.values()), default=0)
+        if found.made is not None and diamond.making is not None:
+            made = found.made
+            self.bundle = diamond.making
+            self.answer = CommitAnswer("", diamond.making, made.files, made.bytes, made.conflicts, self.left_out())
+        if diamond.state is DiamondState.CANCELING:
+            self.cancel = CancelRequest(reason="canceled, and taken up again")
+        self.recovering = False
 
     # Committing and canceling
 
@@ -131,6 +233,8 @@ class DiamondRecord:
         if self.commit is not None and not self.state.ended and not self._gives_way(request):
             raise WrongState("diamond", self.diamond, DiamondState.COMMITTING, "another commit was first")
         self.check_open("it cannot be committed any more")
+        if request.label:
+            label_name(request.label)
         if not request.wait:
             self.check_enough(request)
 
@@ -172,14 +276,26 @@ class DiamondRecord:
 
     def fail_commit(self, request: CommitRequest, error: DatamonError) -> None:
         """The commit came to nothing. The next one may be better."""
-        _remember(self.failed_commits, request.request, Refusal.of(request.request, error))
+        self.refuse_commit(request, error)
         self.reason, self.commit = str(error), None
+
+    def refuse_commit(self, request: CommitRequest, error: DatamonError) -> None:
+        """Remember why a commit came to nothing, for whoever asks."""
+        _remember(self.failed_commits, request.request, Refusal.of(request.request, error))
+
+    def outcome(self, request: str) -> CommitOutcome:
+        """What became of a wish to commit."""
+        if self.answer is not None and self.answer.request == request:
+            return CommitOutcome(known=True, answer=self.answer)
+        refused = self.failed_commits.get(request)
+        waiting = self.commit is not None and self.commit.request == request
+        return CommitOutcome(known=waiting or refused is not None, refused=refused)
 
     # Telling
 
     def count(self, state: SplitState) -> int:
         """How many splits are in a state."""
-        return sum(row.state is state for row in self.splits.values())
+        return self.index.states[state]
 
     def in_line(self) -> list[tuple[SplitId, SplitRow]]:
         """The splits in the order they were added."""
@@ -197,16 +313,15 @@ class DiamondRecord:
 
     def status(self) -> DiamondStatus:
         """The diamond in numbers."""
-        done = [row for row in self.splits.values() if row.state is SplitState.DONE]
         return DiamondStatus(
             repo=self.repo,
             diamond=self.diamond,
             state=self.state,
             created=self.created,
             splits={state: self.count(state) for state in SplitState},
-            waiting=sum(row.waiting is not None for row in self.splits.values()),
-            files=sum(row.files for row in done),
-            bytes=sum(row.bytes for row in done),
+            waiting=self.index.waiting,
+            files=self.index.files,
+            bytes=self.index.bytes,
             committing=self.commit is not None,
             reason=self.reason,
             bundle=self.bundle,
@@ -229,6 +344,7 @@ class DiamondRecord:
             reason=row.reason,
             tag=row.tag,
             refused=refused,
+            position=row.position,
         )
 
     def descriptor(self, now: str) -> Diamond:
@@ -244,10 +360,26 @@ class DiamondRecord:
             tag=self.tag,
             mode=self.commit.mode if self.commit else None,
             ended=now if self.state.ended else None,
+            making=self.making,
             bundle=self.bundle,
             splits={state: self.count(state) for state in SplitState},
             reason=self.reason,
         )
+
+
+def _restored(split: FoundSplit, number: int) -> SplitRow:
+    return SplitRow(
+        position=split.position or number,
+        request="",
+        created=split.created,
+        state=split.state,
+        generation=split.generation,
+        started=True,
+        files=split.files,
+        bytes=split.bytes,
+        reason=split.reason,
+        tag=split.tag,
+    )
 
 
 def _remember(table: dict[str, Refusal], key: str, refusal: Refusal) -> None:

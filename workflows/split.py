@@ -18,8 +18,8 @@ with workflow.unsafe.imports_passed_through():
     from datamon.sources import Source
     from workflows.details import table
     from workflows.messages import Refusal, SplitInput, SplitReport
-    from workflows.names import STATE, TASK_QUEUE, diamond_workflow
-    from workflows.waiting import outlast_cancel
+    from workflows.names import STATE, diamond_workflow
+    from workflows.waiting import outlast_cancel, quickly
 
 
 @workflow.defn
@@ -103,7 +103,7 @@ class SplitWorkflow:
     async def _start(self) -> BundleId | None:
         order = self._order
         started = instant(workflow.time_ns())
-        return await workflow.execute_activity_method(
+        return await quickly(
             MetadataActivities.start_split,
             Split(
                 id=order.add.split,
@@ -118,16 +118,16 @@ class SplitWorkflow:
                 source=order.add.path,
                 created=order.created,
                 started=started,
+                position=order.position,
+                attempts=1,
             ),
-            task_queue=TASK_QUEUE,
-            start_to_close_timeout=timedelta(seconds=order.options.metadata_seconds),
-            retry_policy=order.options.retry,
-            summary="split.yaml: running",
+            order.options,
+            "split.yaml: running",
         )
 
     async def _finish(self, report: SplitReport) -> None:
         order = self._order
-        await workflow.execute_activity_method(
+        await quickly(
             MetadataActivities.finish_split,
             FinishSplit(
                 order.repo,
@@ -138,10 +138,8 @@ class SplitWorkflow:
                 instant(workflow.time_ns()),
                 report.reason,
             ),
-            task_queue=TASK_QUEUE,
-            start_to_close_timeout=timedelta(seconds=order.options.metadata_seconds),
-            retry_policy=order.options.retry,
-            summary=f"split.yaml: {report.state}",
+            order.options,
+            f"split.yaml: {report.state}",
         )
         self._state = report.state
         workflow.upsert_search_attributes([STATE.value_set(report.state)])

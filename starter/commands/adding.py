@@ -7,11 +7,13 @@ import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from datamon.errors import ServerUnreachable, SourceMissing, SourceUnreadable, counted, quoted, why
+from datamon.errors import DatamonError, ServerUnreachable, SourceMissing, SourceUnreadable, counted, quoted, why
+from datamon.model import Diamond as StoredDiamond
 from datamon.model import Split as StoredSplit
 from datamon.model import SplitState
 from datamon.sources import is_remote
@@ -19,7 +21,7 @@ from starter.output import amount, say
 
 if TYPE_CHECKING:
     from starter.client import Datamon, Split
-    from workflows.messages import SplitReport
+    from workflows.messages import SplitReport, SplitStatus
 
 
 def check_source(path: str) -> None:
@@ -96,15 +98,25 @@ def tell_split(report: SplitReport, path: str) -> None:
         say(f"{quoted(path)} holds no files, so the split is empty")
 
 
-def with_progress(splits: Sequence[StoredSplit]) -> list[dict[str, Any]]:
-    """Splits as they are stored, and those that run with how far they are, if their server answers."""
-    running = [split for split in splits if split.state is SplitState.RUNNING]
+def as_shown(splits: Sequence[StoredSplit]) -> list[dict[str, Any]]:
+    """Splits as they are stored, with how long they took; and those that run with how far they are, if one can tell."""
+    running = [split for split in splits if split.state is SplitState.RUNNING and split.started is not None]
     progress = asyncio.run(_progress(running)) if running else {}
-    told: list[dict[str, Any]] = [msgspec.to_builtins(split) | {"progress": progress.get(split.id)} for split in splits]
-    for one in told:
-        if one["progress"] is not None:
-            one |= {name: one["progress"][name] for name in ("files", "bytes", "stored")}
-    return told
+    return [_shown(split, progress.get(split.id)) for split in splits]
+
+
+def _shown(split: StoredSplit, progress: dict[str, Any] | None) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(split)
+    took = until - since if (since := _clock(split.started)) and (until := _clock(split.ended)) else None
+    told |= {"seconds": took, "rate": int(split.bytes / took) if took and split.state is SplitState.DONE else None}
+    if progress is not None:
+        told |= {name: progress[name] for name in ("files", "bytes", "stored", "rate")}
+        told["attempts"] = max(progress.pop("attempt"), split.attempts)
+    return told | {"progress": progress}
+
+
+def _clock(instant: str | None) -> float | None:
+    return datetime.fromisoformat(f"{instant[:26]}+00:00").timestamp() if instant else None
 
 
 async def _progress(splits: Sequence[StoredSplit]) -> dict[str, dict[str, Any]]:
@@ -112,20 +124,65 @@ async def _progress(splits: Sequence[StoredSplit]) -> dict[str, dict[str, Any]]:
 
     try:
         async with await Datamon.connect() as datamon:
+            diamonds = datamon.diamonds
             found = await asyncio.gather(
-                *(datamon.diamonds.get(split.repo, split.diamond).split(split.id).progress() for split in splits)
+                *(diamonds.get(split.repo, split.diamond).split(split.id).attempt() for split in splits)
             )
     except ServerUnreachable:
         return {}
-    return {split.id: asdict(one) for split, one in zip(splits, found, strict=True) if one is not None}
+    return {
+        split.id: asdict(one.progress) | {"attempt": one.number}
+        for split, one in zip(splits, found, strict=True)
+        if one is not None
+    }
 
 
-def pace(progress: dict[str, Any] | None) -> str:
+def waiting_splits(diamond: StoredDiamond, stored: Sequence[StoredSplit]) -> list[StoredSplit]:
+    """Splits that were added and wait for a place, which only the workflow knows of; none, if it cannot be asked."""
+    if diamond.state.ended:
+        return []
+    known = {split.id for split in stored}
+    return [
+        StoredSplit(
+            id=split.split,
+            diamond=diamond.id,
+            repo=diamond.repo,
+            state=SplitState.RUNNING,
+            generation=split.generation,
+            revision=0,
+            tag=split.tag,
+            contributor=diamond.contributor,
+            host="",
+            source="",
+            created=diamond.created,
+            started=None,
+            position=split.position,
+        )
+        for split in asyncio.run(_waiting(diamond))
+        if split.split not in known
+    ]
+
+
+async def _waiting(diamond: StoredDiamond) -> list[SplitStatus]:
+    from starter.client import Datamon
+
+    try:
+        async with await Datamon.connect() as datamon:
+            found = datamon.diamonds.get(diamond.repo, diamond.id)
+            if not (await found.status()).waiting:
+                return []
+            return [split for split in await found.splits() if split.state is SplitState.RUNNING and not split.started]
+    except DatamonError:
+        return []
+
+
+def pace(split: dict[str, Any]) -> str:
     """How far a running split is, in a few words."""
+    progress = split["progress"]
     if progress is None:
-        return ""
+        return "waiting for a place" if split["state"] == SplitState.RUNNING and split["started"] is None else ""
     if not progress["all_parts"]:
         return str(progress["phase"])
     share = 100 * progress["bytes"] // max(progress["all_bytes"], 1)
     parts = f"{progress['parts']}/{progress['all_parts']} parts"
-    return f"{progress['phase']} {min(share, 100)} %, {parts}, {amount(progress['rate'])}/s"
+    return f"{progress['phase']} {min(share, 100)} %, {parts}"

@@ -14,12 +14,15 @@ import click
 from datamon import catalog
 from datamon.download import Wanted, bundle_entries, cat, download, find
 from datamon.errors import BadUsage, DatamonError, counted
-from datamon.ids import BundleId, RepoName
+from datamon.ids import BundleId, LabelName, RepoName
+from datamon.model import Bundle
 from datamon.names import just, order, prefixed
 from datamon.settings import Settings
 from datamon.sources import name_pattern
+from datamon.stores import Context
 from starter.commands.adding import check_source, serving_source, tell_split, watched
-from starter.commands.options import bundle_option, repo_option, source_options
+from starter.commands.committing import tell_bundle
+from starter.commands.options import label_option, repo_option, source_options, which_bundle, which_bundle_options
 from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, say, seconds
 from starter.progress import download_bar
 
@@ -56,16 +59,16 @@ def list_group(ctx: click.Context, repo: RepoName | None, format: str) -> None:
 
 @list_group.command(name="files")
 @repo_option()
-@bundle_option()
+@which_bundle_options
 @click.option("--prefix", default="", help="Only names that start with this.")
 @format_option
-def list_files(repo: RepoName, bundle: BundleId, prefix: str, format: str) -> None:
+def list_files(repo: RepoName, bundle: BundleId | None, label: LabelName | None, prefix: str, format: str) -> None:
     """List the files of a bundle by name.
 
-    Example: datamon bundle list files --repo weather --bundle $bundle --prefix 2026/03/
+    Example: datamon bundle list files --repo weather --label latest --prefix 2026/03/
     """
     context = Settings.load().context()
-    entries = bundle_entries(context, catalog.get_bundle(context, repo, bundle), prefixed(prefix))
+    entries = bundle_entries(context, which_bundle(context, repo, bundle, label), prefixed(prefix))
     print_listing(
         ({"name": e.name, "size": e.size, "hash": e.hash, "mode": e.mode, "mtime": e.mtime} for e, _ in entries),
         format,
@@ -76,19 +79,19 @@ def list_files(repo: RepoName, bundle: BundleId, prefix: str, format: str) -> No
 
 @bundle.command()
 @repo_option()
-@bundle_option()
+@which_bundle_options
 @one_format_option
-def get(repo: RepoName, bundle: BundleId, format: str) -> None:
+def get(repo: RepoName, bundle: BundleId | None, label: LabelName | None, format: str) -> None:
     """Show one bundle.
 
-    Example: datamon bundle get --repo weather --bundle $bundle
+    Example: datamon bundle get --repo weather --label latest
     """
-    print_one(catalog.get_bundle(Settings.load().context(), repo, bundle), format)
+    print_one(which_bundle(Settings.load().context(), repo, bundle, label), format)
 
 
 @bundle.group(name="download", invoke_without_command=True)
 @repo_option(required=False)
-@bundle_option(required=False)
+@which_bundle_options
 @_destination_option("A folder that is empty or new, or holds this download half done.")
 @click.option("--name-filter", default="", help="Only names in which this regular expression is found.")
 @click.option("--force", is_flag=True, help="Write into a folder that holds other files, over those of the same name.")
@@ -97,6 +100,7 @@ def download_group(
     ctx: click.Context,
     repo: RepoName | None,
     bundle: BundleId | None,
+    label: LabelName | None,
     destination: str | None,
     name_filter: str,
     *,
@@ -110,41 +114,45 @@ def download_group(
     """
     if ctx.invoked_subcommand is not None:
         return
-    for value, option in ((repo, "--repo"), (bundle, "--bundle"), (destination, "--destination")):
-        if value is None:
-            raise BadUsage(f"Missing option '{option}'.")
-    assert repo is not None
-    assert bundle is not None
-    assert destination is not None
+    if repo is None or destination is None:
+        raise BadUsage(f"Missing option '{'--repo' if repo is None else '--destination'}'.")
     wanted = Wanted(passes=name_pattern(name_filter).search) if name_filter else Wanted()
-    _download(repo, bundle, Path(destination), wanted, force=force)
+    context = Settings.load().context()
+    _download(context, which_bundle(context, repo, bundle, label), Path(destination), wanted, force=force)
 
 
 @download_group.command(name="file")
 @repo_option()
-@bundle_option()
+@which_bundle_options
 @click.option("--file", "name", required=True, help="The name of the file in the bundle.")
 @_destination_option("A folder to write it into, under its name; by default it goes to stdout.")
 @click.option("--force", is_flag=True, help="Write into a folder that holds other files.")
-def download_file(repo: RepoName, bundle: BundleId, name: str, destination: str | None, *, force: bool) -> None:
+def download_file(
+    repo: RepoName,
+    bundle: BundleId | None,
+    label: LabelName | None,
+    name: str,
+    destination: str | None,
+    *,
+    force: bool,
+) -> None:
     """Write one file of a bundle to stdout, or into a folder.
 
     Example: datamon bundle download file --repo weather --bundle $bundle --file 2026/03/day-1.csv > day-1.csv
     """
     context = Settings.load().context()
+    found = which_bundle(context, repo, bundle, label)
     if destination in (None, "-"):
-        cat(context, catalog.get_bundle(context, repo, bundle), name, sys.stdout.buffer)
+        cat(context, found, name, sys.stdout.buffer)
         return
-    find(context, catalog.get_bundle(context, repo, bundle), name)
-    _download(repo, bundle, Path(destination or ""), Wanted(just(order(name))), force=force)
+    find(context, found, name)
+    _download(context, found, Path(destination or ""), Wanted(just(order(name))), force=force)
 
 
-def _download(repo: RepoName, bundle: BundleId, destination: Path, wanted: Wanted, *, force: bool) -> None:
-    context = Settings.load().context()
-    found = catalog.get_bundle(context, repo, bundle)
-    with download_bar(found) as show:
+def _download(context: Context, bundle: Bundle, destination: Path, wanted: Wanted, *, force: bool) -> None:
+    with download_bar(bundle) as show:
         try:
-            fetched = download(context, found, destination, wanted, force=force, progress=show)
+            fetched = download(context, bundle, destination, wanted, force=force, progress=show)
         except KeyboardInterrupt:
             say(f"what has come is in {destination}; the same command again goes on from there")
             raise
@@ -156,8 +164,16 @@ def _download(repo: RepoName, bundle: BundleId, destination: Path, wanted: Wante
 @repo_option()
 @source_options
 @click.option("--message", required=True, help="What this version is, in a sentence.")
+@label_option(required=False, about="A label to point to the new bundle.")
 def upload(
-    repo: RepoName, path: str, files: BinaryIO | None, name_filter: str, message: str, *, skip_on_error: bool
+    repo: RepoName,
+    path: str,
+    files: BinaryIO | None,
+    name_filter: str,
+    message: str,
+    label: LabelName | None,
+    *,
+    skip_on_error: bool,
 ) -> None:
     """Make a bundle of what one machine has, and print its id: a diamond with one split, committed.
 
@@ -174,13 +190,13 @@ def upload(
             diamond = await datamon.diamonds.initialize(repo, tag="bundle upload")
             try:
                 tell_split(await watched(await diamond.add(path, options)), path)
-                answer = await diamond.commit(message)
+                answer = await diamond.commit(message, label=label)
             except BaseException as error:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError) else str(error)
                 with suppress(DatamonError):
                     await diamond.cancel(f"bundle upload: {reason}")
                 raise
         click.echo(answer.bundle)
-        say(f"bundle {answer.bundle}: {counted(answer.files, 'file')}, {amount(answer.bytes)}")
+        tell_bundle(answer)
 
     asyncio.run(run())

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
 from datamon import catalog
-from datamon.errors import BadUsage, counted
-from datamon.ids import DiamondId, RepoName, SplitId, new_id
-from datamon.model import ConflictMode, Order, SplitState
+from datamon.errors import BadUsage
+from datamon.ids import DiamondId, LabelName, RepoName
+from datamon.model import ConflictMode, DiamondState, Order, SplitState
 from datamon.settings import Settings
-from datamon.sources import is_remote
-from starter.commands.adding import (
-    check_source,
-    left_behind,
-    on_interrupt,
-    pace,
-    serving_source,
-    tell_split,
-    watched,
-    with_progress,
-)
-from starter.commands.options import diamond_option, repo_option, source_options, split_option
-from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, say, seconds
+from starter.commands.adding import on_interrupt
+from starter.commands.committing import show_preview, tell_bundle
+from starter.commands.options import diamond_option, label_option, repo_option, state_option
+from starter.commands.split import add_options, add_split, split
+from starter.output import Command, format_option, one_format_option, print_listing, print_one, say, seconds
 
 
 @click.group()
@@ -35,9 +27,7 @@ def diamond() -> None:
     """Make one bundle out of many uploads."""
 
 
-@diamond.group()
-def split() -> None:
-    """Add and list the splits of a diamond: one upload each."""
+diamond.add_command(split)
 
 
 @diamond.command()
@@ -59,24 +49,8 @@ def initialize(repo: RepoName, diamond: DiamondId | None, tag: str) -> None:
     asyncio.run(run())
 
 
-def _add_options(command: Command) -> Command:
-    for option in reversed(
-        [
-            repo_option(),
-            diamond_option(),
-            source_options,
-            split_option(about="Run this split again instead of adding a new one."),
-            click.option("--create", is_flag=True, help="With --split: the id is new, and mine to choose."),
-            click.option("--split-tag", default=None, help="A note on the split. By default the host name."),
-            click.option("--detach", is_flag=True, help="Return once the diamond has accepted the split."),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
 @diamond.command()
-@_add_options
+@add_options
 def add(**options: Any) -> None:
     """Upload a folder or file as a split, and print the split's id.
 
@@ -84,109 +58,21 @@ def add(**options: Any) -> None:
 
     Example: datamon diamond add --repo weather --diamond $diamond --path /data/part1
     """
-    _add(**options)
-
-
-@split.command(name="add")
-@_add_options
-def split_add(**options: Any) -> None:
-    """The same as `datamon diamond add`.
-
-    Example: datamon diamond split add --repo weather --diamond $diamond --path /data/part1
-    """
-    _add(**options)
-
-
-def _add(
-    repo: RepoName,
-    diamond: DiamondId,
-    path: str,
-    files: BinaryIO | None,
-    name_filter: str,
-    split: SplitId | None,
-    split_tag: str | None,
-    *,
-    create: bool,
-    skip_on_error: bool,
-    detach: bool,
-) -> None:
-    if create and split is None:
-        raise BadUsage("--create goes with --split: it says that the id given there is new")
-    check_source(path)
-
-    async def run() -> None:
-        from starter.client import Datamon, SplitOptions
-
-        chosen = split or new_id()
-        names = files.read() if files is not None else None
-        options = SplitOptions(chosen, create or split is None, split_tag, skip_on_error, names, name_filter)
-        async with await Datamon.connect() as datamon, serving_source(datamon, path, detach=detach) as ours:
-            with on_interrupt(f"split {chosen} may have been accepted; `datamon diamond split list` shows it if so"):
-                added = await datamon.diamonds.get(repo, diamond).add(path, options)
-            click.echo(added.id)
-            sys.stdout.flush()  # a restarted container needs it even if we are killed now
-            if not detach:
-                with on_interrupt(left_behind(added.id, ours=ours)):
-                    tell_split(await watched(added), path)
-
-    asyncio.run(run())
-
-
-@split.command(name="list")
-@repo_option()
-@diamond_option()
-@format_option
-def list_splits(repo: RepoName, diamond: DiamondId, format: str) -> None:
-    """List the splits of a diamond: state, timings, size, and why one failed.
-
-    Example: datamon diamond split list --repo weather --diamond $diamond
-    """
-    splits = list(catalog.splits(Settings.load().context(), repo, diamond))
-    print_listing(
-        with_progress(splits),
-        format,
-        ("SPLIT", "STATE", "TAG", "STARTED", "ENDED", "FILES", "BYTES", "STORED", "SOURCE", "NOTE"),
-        lambda s: (
-            s["id"],
-            s["state"],
-            s["tag"],
-            seconds(s["started"]),
-            seconds(s["ended"]),
-            s["files"],
-            s["bytes"],
-            s["stored"],
-            s["source"] if is_remote(s["source"]) else f"{s['host']}:{s['source']}",
-            s["reason"] or pace(s["progress"]),
-        ),
-    )
-
-
-@split.command(name="get")
-@repo_option()
-@diamond_option()
-@split_option(required=True)
-@one_format_option
-def get_split(repo: RepoName, diamond: DiamondId, split: SplitId, format: str) -> None:
-    """Show one split, and while it runs, how far it is.
-
-    Example: datamon diamond split get --repo weather --diamond $diamond --split $split
-    """
-    context = Settings.load().context()
-    catalog.get_diamond(context, repo, diamond)
-    [found] = with_progress([catalog.get_split(context, repo, diamond, split)])
-    print_one(found, format)
+    add_split(**options)
 
 
 @diamond.command(name="list")
 @repo_option()
+@state_option(DiamondState)
 @format_option
-def list_diamonds(repo: RepoName, format: str) -> None:
-    """List the diamonds of a repo.
+def list_diamonds(repo: RepoName, state: str | None, format: str) -> None:
+    """List the diamonds of a repo. Those that have ended are there until housekeeping removes them.
 
-    Example: datamon diamond list --repo weather
+    Example: datamon diamond list --repo weather --state initialized
     """
+    found = catalog.diamonds(Settings.load().context(), repo)
     print_listing(
-        catalog.diamonds(Settings.load().context(), repo),
+        (diamond for diamond in found if state in (None, diamond.state)),
         format,
         ("DIAMOND", "STATE", "TAG", "CREATED", "UPDATED", "BUNDLE"),
         lambda d: (d.id, d.state, d.tag, seconds(d.created), seconds(d.updated), d.bundle),
@@ -227,7 +113,8 @@ def _mode_options(command: Command) -> Command:
 @diamond.command()
 @repo_option()
 @diamond_option()
-@click.option("--message", required=True, help="What this version is, in a sentence.")
+@click.option("--message", default=None, help="What this version is, in a sentence.")
+@label_option(required=False, about="A label to point to the new bundle, once it exists.")
 @_mode_options
 @click.option(
     "--order",
@@ -238,48 +125,58 @@ def _mode_options(command: Command) -> Command:
 )
 @click.option("--wait", is_flag=True, help="Wait for running splits to end first.")
 @click.option("--splits", type=click.IntRange(1), default=None, help="Refuse to commit fewer done splits than this.")
+@click.option("--dry-run", is_flag=True, help="Only show what would win, conflict and be left out.")
 @format_option
 def commit(
     repo: RepoName,
     diamond: DiamondId,
-    message: str,
+    message: str | None,
+    label: LabelName | None,
     order: str,
     splits: int | None,
     format: str,
     *,
     wait: bool,
+    dry_run: bool,
     **modes: bool,
 ) -> None:
     """Make one bundle of all done splits, and print its id.
 
     Splits that are still running are left out and stopped, unless --wait is given. With --wait and --splits N
-    the commit waits until N splits have been added and all have ended.
+    the commit waits until N splits have been added and all have ended. With --dry-run nothing is changed.
 
     Example: datamon diamond commit --repo weather --diamond $diamond --message March --wait --splits 3
     """
-    chosen = [mode for mode in ConflictMode if modes[mode.name.lower()]]
-    if len(chosen) > 1:
-        raise BadUsage(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+    mode = _mode(modes)
+    if dry_run and wait:
+        raise BadUsage("--dry-run looks at what is there now, so it does not go with --wait")
+    if message is None and not dry_run:
+        raise BadUsage("Missing option '--message'.")
 
     async def run() -> None:
         from starter.client import Datamon
 
         async with await Datamon.connect() as datamon:
+            found = datamon.diamonds.get(repo, diamond)
+            if dry_run:
+                show_preview(await found.preview(mode, Order(order), splits), format)
+                return
             with on_interrupt("a commit that was accepted goes on; `datamon diamond get` shows how it ends"):
-                answer = await datamon.diamonds.get(repo, diamond).commit(
-                    message, chosen[0] if chosen else ConflictMode.KEEP, Order(order), wait=wait, splits=splits
-                )
+                answer = await found.commit(message or "", mode, Order(order), wait=wait, splits=splits, label=label)
         if format == "table":
             click.echo(answer.bundle)
         else:
             print_one(answer, format)
-        kept = "checkpoint" if chosen == [ConflictMode.CHECKPOINTS] else "conflict"
-        among = f"{counted(answer.conflicts, kept)} among them" if answer.conflicts else f"no {kept}s"
-        say(f"bundle {answer.bundle}: {counted(answer.files, 'file')}, {amount(answer.bytes)}, {among}")
-        for left in answer.left_out:
-            say(f"left out split {left.id}: {left.reason}")
+        tell_bundle(answer, mode)
 
     asyncio.run(run())
+
+
+def _mode(flags: Mapping[str, bool]) -> ConflictMode:
+    chosen = [mode for mode in ConflictMode if flags[mode.name.lower()]]
+    if len(chosen) > 1:
+        raise BadUsage(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+    return chosen[0] if chosen else ConflictMode.KEEP
 
 
 @diamond.command()
@@ -297,5 +194,28 @@ def cancel(repo: RepoName, diamond: DiamondId) -> None:
         async with await Datamon.connect() as datamon:
             await datamon.diamonds.get(repo, diamond).cancel()
         say(f"diamond {diamond} is canceled")
+
+    asyncio.run(run())
+
+
+@diamond.command()
+@repo_option()
+@diamond_option()
+def recover(repo: RepoName, diamond: DiamondId) -> None:
+    """Take up a diamond whose workflow is gone: its Temporal server was lost, or somebody terminated it.
+
+    Everything is taken from the store: done splits count, those that were running are failed. Then it can be added
+    to, committed or canceled as before.
+
+    Example: datamon diamond recover --repo weather --diamond $diamond
+    """
+
+    async def run() -> None:
+        from starter.client import Datamon
+
+        async with await Datamon.connect() as datamon:
+            status = await (await datamon.diamonds.recover(repo, diamond)).status()
+        counts = ", ".join(f"{number} {state}" for state, number in status.splits.items() if number)
+        say(f"diamond {diamond} is {status.state}, with {counts or 'no'} splits")
 
     asyncio.run(run())

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 
 import click
 
-from datamon.ids import bundle_id, diamond_id, repo_name, split_id
+from datamon import catalog, labels
+from datamon.errors import BadUsage
+from datamon.ids import BundleId, LabelName, RepoName, bundle_id, diamond_id, label_name, repo_name, split_id
+from datamon.model import Bundle
+from datamon.stores import Context
 from starter.output import Command
 
 
-def _id(*names: str, check: Callable[[str], str], required: bool, about: str) -> Callable[[Command], Command]:
+def checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A callback of an option that takes an id."""
+
     def callback(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
         return None if value is None else check(value)
 
-    return click.option(*names, required=required, callback=callback, help=about)
+    return callback
+
+
+def _id(*names: str, check: Callable[[str], str], required: bool, about: str) -> Callable[[Command], Command]:
+    return click.option(*names, required=required, callback=checked(check), help=about)
 
 
 def repo_option(*, required: bool = True) -> Callable[[Command], Command]:
@@ -30,6 +41,13 @@ def diamond_option(*, required: bool = True, about: str = "Id of the diamond.") 
 def split_option(*, required: bool = False, about: str = "Id of the split.") -> Callable[[Command], Command]:
     """`--split`, or `--split-id` as the same."""
     return _id("--split", "--split-id", "split", check=split_id, required=required, about=about)
+
+
+def state_option(states: type[StrEnum]) -> Callable[[Command], Command]:
+    """`--state`, of listings."""
+    return click.option(
+        "--state", type=click.Choice([str(state) for state in states]), help="Only those in this state."
+    )
 
 
 def source_options(command: Command) -> Command:
@@ -49,3 +67,25 @@ def source_options(command: Command) -> Command:
 def bundle_option(*, required: bool = True) -> Callable[[Command], Command]:
     """`--bundle`."""
     return _id("--bundle", check=bundle_id, required=required, about="Id of the bundle.")
+
+
+def label_option(*, required: bool = True, about: str = "Name of the label.") -> Callable[[Command], Command]:
+    """`--label`."""
+    return _id("--label", check=label_name, required=required, about=about)
+
+
+def which_bundle_options(command: Command) -> Command:
+    """`--bundle` or `--label`; see `which_bundle`."""
+    by_label = label_option(required=False, about="The bundle that this label points to.")
+    return bundle_option(required=False)(by_label(command))
+
+
+def which_bundle(context: Context, repo: RepoName, bundle: BundleId | None, label: LabelName | None) -> Bundle:
+    """The bundle that was asked for, by its id or by a label."""
+    if bundle is not None and label is not None:
+        raise BadUsage("--bundle and --label exclude each other")
+    if label is not None:
+        return catalog.get_bundle(context, repo, labels.get_label(context, repo, label).bundle)
+    if bundle is None:
+        raise BadUsage("say which bundle: --bundle ID or --label NAME")
+    return catalog.get_bundle(context, repo, bundle)

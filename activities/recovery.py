@@ -1,0 +1,99 @@
+"""Taking up a diamond whose workflow is gone, from what the store says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from temporalio import activity
+
+from activities.commit import BundleReport
+from activities.wire import wire_errors
+from datamon import catalog, keys
+from datamon.errors import WrongState
+from datamon.ids import DiamondId, RepoName, SplitId
+from datamon.model import Diamond, DiamondState, Split, SplitState
+from datamon.stores import Context
+
+
+@dataclass(frozen=True)
+class TakeUp:
+    """A diamond to take up, and why splits that were running are failed."""
+
+    repo: RepoName
+    diamond: DiamondId
+    now: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class FoundSplit:
+    """A split that has ended. `stopped`: only now, by taking up its diamond."""
+
+    id: SplitId
+    state: SplitState
+    generation: int
+    position: int
+    created: str
+    files: int
+    bytes: int
+    reason: str
+    tag: str
+    stopped: bool
+
+
+@dataclass(frozen=True)
+class TakenUp:
+    """A diamond as it was last published. `made` is the bundle that was being made, if that had come to an end."""
+
+    diamond: Diamond
+    made: BundleReport | None = None
+    splits: list[FoundSplit] = field(default_factory=list)
+
+
+class RecoveryActivities:
+    """Reads the store, and settles what was under way."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @activity.defn
+    def take_up(self, request: TakeUp) -> TakenUp:
+        """Find what a diamond came to. Whoever still works for its lost workflow can publish nothing from here on."""
+        with wire_errors():
+            diamond = catalog.get_diamond(self._context, request.repo, request.diamond)
+            if diamond.state.ended:
+                raise WrongState("diamond", diamond.id, diamond.state, "there is nothing to recover")
+            splits = [self._settled(split, request) for split in self._splits(request)]
+            return TakenUp(diamond, self._made(diamond), splits)
+
+    def _splits(self, request: TakeUp) -> list[Split]:
+        found = []
+        for split in catalog.splits(self._context, request.repo, request.diamond):
+            found.append(split)
+            activity.heartbeat()
+        return sorted(found, key=lambda split: (split.position, split.created, split.id))
+
+    def _settled(self, split: Split, request: TakeUp) -> FoundSplit:
+        key, ended = keys.split(split.repo, split.diamond, split.id), split
+        if split.state is SplitState.RUNNING:
+            ended = catalog.end_split(self._context.vmetadata, key, split.generation, request.now, request.reason)
+            activity.heartbeat()
+        return FoundSplit(
+            id=ended.id,
+            state=ended.state,
+            generation=ended.generation,
+            position=ended.position,
+            created=ended.created,
+            files=ended.files,
+            bytes=ended.bytes,
+            reason=ended.reason,
+            tag=ended.tag,
+            stopped=ended.reason == request.reason,
+        )
+
+    def _made(self, diamond: Diamond) -> BundleReport | None:
+        """A bundle that was being made exists by now, or never will."""
+        if diamond.state is not DiamondState.COMMITTING or diamond.making is None:
+            return None
+        made = catalog.give_up_bundle(self._context, diamond.repo, diamond.making)
+        return BundleReport.of(made) if made else None

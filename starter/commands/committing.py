@@ -1,0 +1,65 @@
+"""What the commands that commit have in common, and what a commit would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from datamon.commit import SAMPLE, contested
+from datamon.errors import ConflictsForbidden, Failed, counted
+from datamon.model import ConflictMode
+from datamon.preview import Preview
+from starter.output import amount, print_listing, print_one, say
+
+if TYPE_CHECKING:
+    from workflows.messages import CommitAnswer
+
+_ROW = tuple[str, str, str, str]
+
+
+def tell_bundle(answer: CommitAnswer, mode: ConflictMode = ConflictMode.KEEP) -> None:
+    """What a commit came to. A bundle without the label that was asked for is a failure that says so."""
+    kept = "checkpoint" if mode is ConflictMode.CHECKPOINTS else "conflict"
+    among = f"{counted(answer.conflicts, kept)} among them" if answer.conflicts else f"no {kept}s"
+    say(f"bundle {answer.bundle}: {counted(answer.files, 'file')}, {amount(answer.bytes)}, {among}")
+    for left in answer.left_out:
+        say(f"left out split {left.id}: {left.reason}")
+    if answer.unlabeled:
+        raise Failed(answer.unlabeled)
+    if answer.label:
+        say(f"label {answer.label} points to it")
+
+
+def show_preview(seen: Preview, format: str) -> None:
+    """A commit that was not made, as a table or whole. What would be refused is, with the same exit code."""
+    if format == "table":
+        print_listing(_rows(seen), format, ("OUTCOME", "SPLIT", "NAME", "NOTE"), lambda row: row)
+    else:
+        print_one(seen, format)
+    if seen.mode is ConflictMode.FORBID and seen.conflicts:
+        raise ConflictsForbidden(seen.diamond, seen.conflicts, _sample(seen))
+    found = f"{counted(seen.files, 'file')}, {amount(seen.bytes)}, {counted(seen.conflicts, 'conflict')}"
+    say(f"a commit now would make a bundle of {counted(len(seen.splits), 'split')}: {found}; nothing was changed")
+
+
+def _rows(seen: Preview) -> Iterator[_ROW]:
+    for share in seen.splits:
+        lost = f", {share.conflicts:,} of them would lose" if share.conflicts else ""
+        yield "taken", share.id, "", counted(share.files, "file") + lost
+    for contest in seen.contested:
+        yield "wins", contest.winner, contest.name, "a file or folder in its place" if contest.overruled else ""
+        for loser in contest.losers:
+            yield _fate(seen.mode), loser.split, contest.name, f"kept as {loser.kept_as}" if loser.kept_as else ""
+    for left in seen.left_out:
+        yield "left out", left.id, "", left.reason
+
+
+def _fate(mode: ConflictMode) -> str:
+    return {ConflictMode.CHECKPOINTS: "checkpoint", ConflictMode.IGNORE: "dropped"}.get(mode, "conflict")
+
+
+def _sample(seen: Preview) -> list[str]:
+    first = seen.contested[:SAMPLE]
+    return [
+        contested(one.name, (loser.split for loser in one.losers), one.winner, overruled=one.overruled) for one in first
+    ]

@@ -1,0 +1,71 @@
+"""`datamon label`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from datamon import labels
+from datamon.ids import BundleId, LabelName, RepoName, bundle_id
+from datamon.model import Label
+from datamon.settings import Settings
+from starter.commands.options import bundle_option, checked, label_option, repo_option
+from starter.output import format_option, one_format_option, print_listing, print_one, say, seconds
+
+_COLUMNS = ("LABEL", "BUNDLE", "SET", "CONTRIBUTOR")
+
+
+@click.group()
+def label() -> None:
+    """Give bundles movable names: `latest`, `approved`."""
+
+
+@label.command(name="set")
+@repo_option()
+@label_option()
+@bundle_option()
+@click.option("--expect", callback=checked(bundle_id), help="Move it only if it points to this bundle now.")
+def set_label(repo: RepoName, label: LabelName, bundle: BundleId, expect: BundleId | None) -> None:
+    """Point a label to a bundle. Where it pointed before stays in its history.
+
+    Example: datamon label set --repo weather --label latest --bundle $bundle
+    """
+    settings = Settings.load()
+    context, contributor = settings.context(), settings.contributor
+    labels.label_bundle(context, repo, label, bundle, contributor, time.time_ns(), expect)
+    say(f"label {label} of {repo} points to bundle {bundle}")
+
+
+@label.command()
+@repo_option()
+@label_option()
+@click.option("--history", is_flag=True, help="Show every value it ever had, the newest first.")
+@one_format_option
+def get(repo: RepoName, label: LabelName, format: str, *, history: bool) -> None:
+    """Show where a label points, and who set it when.
+
+    Example: datamon label get --repo weather --label latest --history
+    """
+    context = Settings.load().context()
+    if history:
+        print_one(labels.history(context, repo, label), format)
+    else:
+        print_one(labels.get_label(context, repo, label), format)
+
+
+@label.command(name="list")
+@repo_option()
+@click.option("--prefix", default="", help="Only labels that start with this.")
+@format_option
+def list_labels(repo: RepoName, prefix: str, format: str) -> None:
+    """List the labels of a repo.
+
+    Example: datamon label list --repo weather
+    """
+    found = (one for one in labels.labels(Settings.load().context(), repo) if one.name.startswith(prefix))
+    print_listing(found, format, _COLUMNS, _row)
+
+
+def _row(value: Label) -> tuple[object, ...]:
+    return value.name, value.bundle, seconds(value.set), value.contributor

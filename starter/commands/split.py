@@ -1,0 +1,185 @@
+"""`datamon diamond split`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any, BinaryIO
+
+import click
+
+from datamon import catalog
+from datamon.download import split_entries
+from datamon.errors import BadUsage
+from datamon.ids import DiamondId, RepoName, SplitId, new_id
+from datamon.model import SplitState
+from datamon.names import prefixed
+from datamon.settings import Settings
+from datamon.sources import is_remote
+from starter.commands.adding import (
+    as_shown,
+    check_source,
+    left_behind,
+    on_interrupt,
+    pace,
+    serving_source,
+    tell_split,
+    waiting_splits,
+    watched,
+)
+from starter.commands.options import diamond_option, repo_option, source_options, split_option, state_option
+from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, seconds
+
+
+@click.group()
+def split() -> None:
+    """Add and list the splits of a diamond: one upload each."""
+
+
+def add_options(command: Command) -> Command:
+    """What `add` takes, under either of its names."""
+    for option in reversed(
+        [
+            repo_option(),
+            diamond_option(),
+            source_options,
+            split_option(about="Run this split again instead of adding a new one."),
+            click.option("--create", is_flag=True, help="With --split: the id is new, and mine to choose."),
+            click.option("--split-tag", default=None, help="A note on the split. By default the host name."),
+            click.option("--detach", is_flag=True, help="Return once the diamond has accepted the split."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@split.command(name="add")
+@add_options
+def split_add(**options: Any) -> None:
+    """The same as `datamon diamond add`.
+
+    Example: datamon diamond split add --repo weather --diamond $diamond --path /data/part1
+    """
+    add_split(**options)
+
+
+def add_split(
+    repo: RepoName,
+    diamond: DiamondId,
+    path: str,
+    files: BinaryIO | None,
+    name_filter: str,
+    split: SplitId | None,
+    split_tag: str | None,
+    *,
+    create: bool,
+    skip_on_error: bool,
+    detach: bool,
+) -> None:
+    """Upload a folder or file as a split, and print the split's id."""
+    if create and split is None:
+        raise BadUsage("--create goes with --split: it says that the id given there is new")
+    check_source(path)
+
+    async def run() -> None:
+        from starter.client import Datamon, SplitOptions
+
+        chosen = split or new_id()
+        names = files.read() if files is not None else None
+        options = SplitOptions(chosen, create or split is None, split_tag, skip_on_error, names, name_filter)
+        async with await Datamon.connect() as datamon, serving_source(datamon, path, detach=detach) as ours:
+            with on_interrupt(f"split {chosen} may have been accepted; `datamon diamond split list` shows it if so"):
+                added = await datamon.diamonds.get(repo, diamond).add(path, options)
+            click.echo(added.id)
+            sys.stdout.flush()  # a restarted container needs it even if we are killed now
+            if not detach:
+                with on_interrupt(left_behind(added.id, ours=ours)):
+                    tell_split(await watched(added), path)
+
+    asyncio.run(run())
+
+
+@split.group(name="list", invoke_without_command=True)
+@repo_option(required=False)
+@diamond_option(required=False)
+@state_option(SplitState)
+@format_option
+@click.pass_context
+def list_group(
+    ctx: click.Context, repo: RepoName | None, diamond: DiamondId | None, state: str | None, format: str
+) -> None:
+    """List the splits of a diamond: state, timings, size, and why one failed; or with `files`, their files.
+
+    Example: datamon diamond split list --repo weather --diamond $diamond --state failed
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if repo is None or diamond is None:
+        raise BadUsage(f"Missing option '{'--repo' if repo is None else '--diamond'}'.")
+    context = Settings.load().context()
+    found = list(catalog.splits(context, repo, diamond))
+    found += waiting_splits(catalog.get_diamond(context, repo, diamond), found)
+    found.sort(key=lambda split: (split.position, split.created, split.id))
+    print_listing(
+        as_shown([split for split in found if state in (None, split.state)]),
+        format,
+        ("SPLIT", "STATE", "TAG", "STARTED", "TOOK", "RATE", "TRIES", "FILES", "BYTES", "STORED", "SOURCE", "NOTE"),
+        lambda s: (
+            s["id"],
+            s["state"],
+            s["tag"],
+            seconds(s["started"]),
+            f"{s['seconds']:.1f} s" if s["seconds"] is not None else "",
+            f"{amount(s['rate'])}/s" if s["rate"] is not None else "",
+            s["attempts"],
+            s["files"],
+            s["bytes"],
+            s["stored"],
+            s["source"] if is_remote(s["source"]) else f"{s['host']}:{s['source']}",
+            s["reason"] or pace(s),
+        ),
+    )
+
+
+@list_group.command(name="files")
+@repo_option()
+@diamond_option()
+@split_option(about="Only this split. By default all that have recorded their files.")
+@click.option("--prefix", default="", help="Only names that start with this.")
+@format_option
+def list_files(repo: RepoName, diamond: DiamondId, split: SplitId | None, prefix: str, format: str) -> None:
+    """List the files of one or all splits, by split and name, before they are in any bundle.
+
+    Example: datamon diamond split list files --repo weather --diamond $diamond --split $split
+    """
+    context = Settings.load().context()
+    catalog.get_diamond(context, repo, diamond)
+    one = [catalog.get_split(context, repo, diamond, split)] if split is not None else None
+    found = one or catalog.splits(context, repo, diamond)
+    files = (
+        {"split": s.id, "name": e.name, "size": e.size, "hash": e.hash, "timestamp": e.timestamp}
+        for s in found
+        for e in split_entries(context, s, prefixed(prefix))
+    )
+    print_listing(
+        files,
+        format,
+        ("SPLIT", "NAME", "SIZE", "HASH"),
+        lambda file: (file["split"], file["name"], file["size"], file["hash"]),
+    )
+
+
+@split.command(name="get")
+@repo_option()
+@diamond_option()
+@split_option(required=True)
+@one_format_option
+def get_split(repo: RepoName, diamond: DiamondId, split: SplitId, format: str) -> None:
+    """Show one split, and while it runs, how far it is.
+
+    Example: datamon diamond split get --repo weather --diamond $diamond --split $split
+    """
+    context = Settings.load().context()
+    catalog.get_diamond(context, repo, diamond)
+    [found] = as_shown([catalog.get_split(context, repo, diamond, split)])
+    print_one(found, format)
