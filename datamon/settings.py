@@ -5,6 +5,7 @@
     DATAMON_HOST          the host name   names the task queue of this machine's disks
     DATAMON_CONTRIBUTOR   the login name  "Name <email>", recorded with what you make
     DATAMON_SPARK_MASTER  local[*]
+    DATAMON_JANITOR_PROFILE   the AWS profile whose credentials housekeeping removes objects with
 
 `datamon up` leaves `stack.json` in the home folder for the other commands, and holds a lock there as long as
 it lives; so a file left behind by a crash is not mistaken for a running stack.
@@ -50,6 +51,7 @@ class Settings:
     host: str
     contributor: Contributor
     spark_master: str
+    janitor_profile: str = ""
 
     @classmethod
     def load(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -67,11 +69,16 @@ class Settings:
             host=environment.get("DATAMON_HOST") or socket.gethostname(),
             contributor=_contributor(environment.get("DATAMON_CONTRIBUTOR") or _login()),
             spark_master=environment.get("DATAMON_SPARK_MASTER") or "local[*]",
+            janitor_profile=environment.get("DATAMON_JANITOR_PROFILE") or "",
         )
 
     def context(self) -> Context:
         """The stores."""
         return open_context(self.store)
+
+    def janitor_context(self) -> Context:
+        """The stores as housekeeping sees them: it may delete where others may not."""
+        return open_context(self.store, self.janitor_profile)
 
 
 def running_stack(home: Path) -> Stack | None:

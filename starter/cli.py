@@ -23,6 +23,7 @@ _COMMANDS = {
     "diamond": ("diamond:diamond", "Make one bundle out of many uploads."),
     "label": ("label:label", "Give bundles movable names."),
     "bundle": ("bundle:bundle", "Make, list, show and download bundles."),
+    "housekeeping": ("housekeeping:housekeeping", "Remove what is left of diamonds that ended long ago."),
 }
 
 

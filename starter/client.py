@@ -28,9 +28,10 @@ from datamon.settings import Settings
 from datamon.stores import Context
 from starter.connect import connect, has_live_worker
 from starter.diamonds import Diamond, Diamonds, Split, SplitOptions
+from starter.housekeeping import Housekeeping
 from workflows.names import PASSING, host_queue
 
-__all__ = ["Datamon", "Diamond", "Diamonds", "Labels", "Repos", "Split", "SplitOptions"]
+__all__ = ["Datamon", "Diamond", "Diamonds", "Housekeeping", "Labels", "Repos", "Split", "SplitOptions"]
 
 
 class Datamon:
@@ -42,6 +43,7 @@ class Datamon:
         self.repos = Repos(self)
         self.diamonds = Diamonds(self)
         self.labels = Labels(self)
+        self.housekeeping = Housekeeping(self)
 
     @cached_property
     def context(self) -> Context:

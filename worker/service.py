@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from temporalio.worker import Worker
 
 from activities.commit import CommitActivities
+from activities.housekeeping import HousekeepingActivities
 from activities.metadata import MetadataActivities
 from activities.recovery import RecoveryActivities
 from activities.upload import UploadActivities
 from datamon.settings import Settings
 from worker.spark import SparkRuntime
 from workflows.diamond import DiamondWorkflow
+from workflows.janitor import JanitorWorkflow
 from workflows.names import TASK_QUEUE, queues_of
 from workflows.split import SplitWorkflow
 
@@ -27,9 +29,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from temporalio.client import Client
 
-    from datamon.stores import Context
-
-WORKFLOWS = [DiamondWorkflow, SplitWorkflow]
+WORKFLOWS = [DiamondWorkflow, SplitWorkflow, JanitorWorkflow]
 GRACE = timedelta(seconds=5)  # after SIGTERM, for activities to send their last heartbeat and leave
 METADATA_AT_ONCE = 32
 SPARK_JOBS_AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
@@ -39,17 +39,19 @@ log = logging.getLogger(__name__)
 
 def build_workers(
     client: Client,
-    context: Context,
+    settings: Settings,
     spark: Callable[[], SparkContext],
     queues: list[str],
     pool: ThreadPoolExecutor,
     identity: str | None = None,
 ) -> list[Worker]:
     """A Temporal worker for each queue. Workflows live on the shared one; uploads run on any."""
-    metadata, commit, upload = (
+    context = settings.context()
+    metadata, commit, upload, housekeeping = (
         MetadataActivities(context),
         CommitActivities(context, spark),
         UploadActivities(context, spark),
+        HousekeepingActivities(settings.janitor_context()),
     )
     shared: list[Callable[..., Any]] = [
         metadata.open_diamond,
@@ -62,6 +64,8 @@ def build_workers(
         commit.make_bundle,
         commit.give_up_bundle,
         RecoveryActivities(context).take_up,
+        housekeeping.list_repos,
+        housekeeping.tidy_repo,
     ]
 
     def worker(queue: str) -> Worker:
@@ -93,7 +97,7 @@ async def serving(
     try:
         with ThreadPoolExecutor(threads, thread_name_prefix="activity") as pool:
             async with AsyncExitStack() as stack:
-                for worker in build_workers(client, settings.context(), spark.context, queues, pool, identity):
+                for worker in build_workers(client, settings, spark.context, queues, pool, identity):
                     await stack.enter_async_context(worker)
                 yield spark
                 log.info("stopping")

@@ -7,6 +7,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from datamon.ids import DiamondId, RepoName, SplitId
 
 TASK_QUEUE = "datamon"
+JANITOR = "janitor"  # id of the workflow that tidies up, and of its schedule
 PASSING = " (a command)"  # ends the identity of a worker that is there for one upload
 
 REPO = SearchAttributeKey.for_keyword("DatamonRepo")

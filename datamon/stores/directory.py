@@ -51,9 +51,8 @@ class DirectoryStore:
         """See ObjectStore."""
         path = self._path(key)
         with self._writing(), self._temporary(body) as temporary:
-            _make_folders(path.parent)
             try:
-                os.link(temporary, path)
+                _link(temporary, path)
             except FileExistsError:
                 raise AlreadyExists("object", key) from None
             _sync_folder(path.parent)
@@ -68,9 +67,13 @@ class DirectoryStore:
             _sync_folder(path.parent)
 
     def delete(self, key: str) -> None:
-        """See ObjectStore. Folders that become empty stay: a writer may be about to use them."""
+        """See ObjectStore. Folders that become empty go with it."""
+        path = self._path(key)
         with self._writing():
-            self._path(key).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # the first that is not empty
+            while (path := path.parent) != self.root:
+                path.rmdir()
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """See ObjectStore."""
@@ -148,14 +151,25 @@ class DirectoryStore:
             yield
 
 
+def _link(temporary: Path, path: Path) -> None:
+    """Give a file its name. A folder that was empty may be removed by somebody else before it is used."""
+    for _ in range(100):
+        _make_folders(path.parent)
+        with suppress(FileNotFoundError):
+            os.link(temporary, path)
+            return
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+
+
 def _make_folders(folder: Path) -> None:
     """Mkdir -p that is durable: each folder it makes is synced into its parent."""
     if folder.is_dir():
         return
     _make_folders(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir()
-    _sync_folder(folder.parent)
+    with suppress(FileNotFoundError):  # somebody else removes what is empty
+        with suppress(FileExistsError):
+            folder.mkdir()
+        _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

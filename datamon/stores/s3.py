@@ -69,6 +69,7 @@ class S3Store:
     """The ObjectStore over `s3://bucket/prefix`."""
 
     url: str
+    profile: str = ""
     bucket: str = field(init=False)
     prefix: str = field(init=False)
 
@@ -82,7 +83,7 @@ class S3Store:
         """The process's S3 client. It is made late, and anew after a fork."""
         with _making:  # making one is not safe on two threads, using it is
             try:
-                return _client(os.getpid())
+                return _client(os.getpid(), self.profile)
             except (BotoCoreError, ValueError) as error:
                 raise StoreRefused(self.url, str(error)) from error
 
@@ -281,8 +282,8 @@ class _PastTheEnd(_Answer):
 
 
 @cache
-def _client(pid: int) -> Any:  # noqa: ARG001 - what it is cached by
-    """One client a process: it is safe on many threads, and a forked child must not share its sockets."""
+def _client(pid: int, profile: str) -> Any:  # noqa: ARG001 - what it is cached by
+    """One client a process and profile: it is safe on many threads, and a forked child must not share its sockets."""
     custom = any(os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
     config = Config(
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
@@ -294,7 +295,7 @@ def _client(pid: int) -> Any:  # noqa: ARG001 - what it is cached by
         response_checksum_validation="when_required",  # content is checked against its own, stronger hash
         s3={"addressing_style": "path"} if custom else None,
     )
-    return boto3.session.Session().client("s3", config=config)
+    return boto3.session.Session(profile_name=profile or None).client("s3", config=config)
 
 
 def _pause(attempt: int) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from enum import StrEnum
 
 import click
@@ -48,6 +50,21 @@ def state_option(states: type[StrEnum]) -> Callable[[Command], Command]:
     return click.option(
         "--state", type=click.Choice([str(state) for state in states]), help="Only those in this state."
     )
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def age_option(name: str, default: str, about: str) -> Callable[[Command], Command]:
+    """An option that takes a span of time."""
+
+    def age(ctx: click.Context, parameter: click.Parameter, value: str) -> timedelta:
+        found = re.fullmatch(r"(\d{1,6})([smhdw])", value)
+        if found is None:
+            raise BadUsage(f"{value!r} is not an age; write it as 90m, 12h, 7d or 4w")
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+    return click.option(name, default=default, show_default=True, callback=age, help=about)
 
 
 def source_options(command: Command) -> Command:

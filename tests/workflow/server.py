@@ -26,7 +26,7 @@ async def impatient_server(home, events, spark):
     ) as server:
         queues = queues_of(settings.host)
         with ThreadPoolExecutor(METADATA_AT_ONCE + SPARK_JOBS_AT_ONCE) as pool:
-            shared, local = build_workers(server.client, settings.context(), spark.context, queues, pool)
+            shared, local = build_workers(server.client, settings, spark.context, queues, pool)
             async with shared, local:
                 await need_worker(server.client, *queues, patience=30)
                 datamon = Datamon(server.client, settings)

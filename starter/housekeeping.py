@@ -1,0 +1,139 @@
+"""Housekeeping, from afar: a round at once, or one every week."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from temporalio.client import (
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleHandle,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleState,
+    ScheduleUpdate,
+    WorkflowFailureError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.wire import from_wire
+from datamon.errors import BadUsage, NotFound, WrongState
+from starter.connect import need_worker, unreachable
+from workflows.janitor import JanitorInput, JanitorReport, JanitorWorkflow
+from workflows.names import JANITOR, TASK_QUEUE
+
+if TYPE_CHECKING:
+    from starter.client import Datamon
+
+WEEKLY = "0 3 * * SUN"
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """The rounds that are to come, and the last ones."""
+
+    cron: str
+    older_than_seconds: float
+    abandoned_after_seconds: float
+    next: list[str]
+    last: list[str]
+
+
+class Housekeeping:
+    """Removing what is left of diamonds that ended long ago, in all repos of the store."""
+
+    def __init__(self, datamon: Datamon) -> None:
+        self._datamon = datamon
+
+    async def run(
+        self,
+        older_than: timedelta = timedelta(days=7),
+        abandoned_after: timedelta = timedelta(days=30),
+        *,
+        dry_run: bool = False,
+    ) -> JanitorReport:
+        """One round, now. A dry run only tells what it would do."""
+        client = self._datamon.client
+        await need_worker(client, TASK_QUEUE)
+        order = JanitorInput(older_than.total_seconds(), abandoned_after.total_seconds(), dry_run)
+        try:
+            return await client.execute_workflow(
+                JanitorWorkflow.run,
+                order,
+                id=JANITOR,
+                task_queue=TASK_QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                static_summary="housekeeping" + (", a dry run" if dry_run else ""),
+            )
+        except WorkflowAlreadyStartedError:
+            raise WrongState("the workflow", JANITOR, "running", "wait until that round has ended") from None
+        except WorkflowFailureError as error:
+            raise from_wire(error) from error
+        except RPCError as error:
+            raise unreachable(client, error) from error
+
+    async def schedule(
+        self,
+        cron: str = WEEKLY,
+        older_than: timedelta = timedelta(days=7),
+        abandoned_after: timedelta = timedelta(days=30),
+    ) -> Scheduled:
+        """Have a round done again and again, from now on in this way. One that is still going is not overtaken."""
+        order = JanitorInput(older_than.total_seconds(), abandoned_after.total_seconds(), cron=cron)
+        schedule = Schedule(
+            action=ScheduleActionStartWorkflow(
+                JanitorWorkflow.run, order, id=JANITOR, task_queue=TASK_QUEUE, static_summary="housekeeping"
+            ),
+            spec=ScheduleSpec(cron_expressions=[cron]),
+            policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(days=1)),
+            state=ScheduleState(note="Removes what is left of diamonds that ended long ago"),
+        )
+        try:
+            try:
+                await self._datamon.client.create_schedule(JANITOR, schedule)
+            except ScheduleAlreadyRunningError:
+                await self._handle.update(lambda _: ScheduleUpdate(schedule))
+        except RPCError as error:
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                raise BadUsage(f"{cron!r} is not a schedule; write it as cron does, such as '{WEEKLY}'") from error
+            raise unreachable(self._datamon.client, error) from error
+        return await self.scheduled()
+
+    async def scheduled(self) -> Scheduled:
+        """The rounds to come. NotFound, where there are none."""
+        try:
+            found = await self._handle.describe()
+        except RPCError as error:
+            raise self._explained(error) from error
+        action = found.schedule.action
+        assert isinstance(action, ScheduleActionStartWorkflow)
+        [order] = await self._datamon.client.data_converter.decode(list(action.args), [JanitorInput])
+        return Scheduled(
+            cron=order.cron,
+            older_than_seconds=order.older_than_seconds,
+            abandoned_after_seconds=order.silent_seconds,
+            next=[time.isoformat() for time in found.info.next_action_times[:3]],
+            last=[action.started_at.isoformat() for action in found.info.recent_actions[-3:]],
+        )
+
+    async def unschedule(self) -> None:
+        """No more rounds."""
+        try:
+            await self._handle.delete()
+        except RPCError as error:
+            raise self._explained(error) from error
+
+    @property
+    def _handle(self) -> ScheduleHandle:
+        return self._datamon.client.get_schedule_handle(JANITOR)
+
+    def _explained(self, error: RPCError) -> Exception:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return NotFound("schedule", JANITOR, "make it with `datamon housekeeping schedule`")
+        return unreachable(self._datamon.client, error)
