@@ -57,7 +57,6 @@ from workflows.split import SplitWorkflow
 if TYPE_CHECKING:
     from starter.client import Datamon
 
-BATCH = 500  # splits in one message; a payload ends at 2 MiB
 POLL_SECONDS = 0.5  # while a split waits for a place in its diamond's window
 _LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
 
@@ -219,9 +218,10 @@ class Diamond:
         ]
         await need_worker(self._datamon.client, TASK_QUEUE, *{add.queue for add in adds} - self._datamon.serves)
         try:
-            for start in range(0, len(adds), BATCH):
-                await self.handle.signal(DiamondWorkflow.add, adds[start : start + BATCH])
-            return [await self._accepted(add) for add in adds]
+            batches = [adds[start : start + PAGE] for start in range(0, len(adds), PAGE)]
+            for batch in batches:
+                await self.handle.signal(DiamondWorkflow.add, batch)
+            return [split for batch in batches for split in await self._accepted(batch)]
         except RPCError as error:
             raise await self.explained(error, "no split can be added any more") from error
 
@@ -235,9 +235,12 @@ class Diamond:
         await asyncio.to_thread(create_same, self._datamon.context.vmetadata, key, body)
         return key
 
-    async def _accepted(self, add: AddSplit) -> Split:
-        """A signal cannot refuse, so ask whether the diamond took it."""
-        status = await self.split_status(add.split)
+    async def _accepted(self, adds: Sequence[AddSplit]) -> list[Split]:
+        """A signal cannot refuse, so ask whether the diamond took them."""
+        found = await self.handle.query(DiamondWorkflow.look_up, [add.split for add in adds])
+        return [self._taken(add, status) for add, status in zip(adds, found, strict=True)]
+
+    def _taken(self, add: AddSplit, status: SplitStatus) -> Split:
         if status.request == add.request:
             return Split(self._datamon, self, add.split, add.request)
         if status.refused is not None and status.refused.request == add.request:

@@ -39,7 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.record import DiamondRecord
     from workflows.waiting import outlast_cancel, quickly
 
-PAGE = 500  # splits in one answer of the query `splits`
+PAGE = 500  # splits in one message or answer; a payload ends at 2 MiB
 ASK_AGAIN = "AskAgain"  # type of the failure that tells a waiting client to send its update once more
 
 
@@ -196,6 +196,11 @@ class DiamondWorkflow:
     def split(self, split: SplitId) -> SplitStatus:
         """One split."""
         return self._record.split(split)
+
+    @workflow.query(description=f"Some splits by their ids, at most {PAGE}.")
+    def look_up(self, splits: list[SplitId]) -> list[SplitStatus]:
+        """Some of the splits."""
+        return [self._record.split(split) for split in splits[:PAGE]]
 
     @workflow.query(name="commit", description="What became of a commit, by its request.")
     def commit_outcome(self, request: str) -> CommitOutcome:

@@ -22,9 +22,10 @@ def record():
 
 
 def start(record, name):
-    row = record.splits[name]
-    row.generation, row.open, row.started, row.waiting = row.generation + 1, True, True, None
-    return row
+    record.splits[name].waiting = record.splits[name].waiting or split(name)
+    record.begin(SplitId(name))
+    record.splits[name].started = True
+    return record.splits[name]
 
 
 def end(record, name, state=SplitState.DONE, **more):

@@ -17,7 +17,7 @@ from datamon.errors import AlreadyExists, DatamonError
 from datamon.ids import new_id
 from datamon.model import ConflictMode, Contributor
 from starter.client import SplitOptions
-from tests.workflow.server import impatient_server
+from tests.workflow.server import private_server
 from worker.spark import SparkRuntime
 from workflows.diamond import DiamondWorkflow
 from workflows.messages import AddSplit, Options
@@ -146,7 +146,7 @@ async def main():
     with tempfile.TemporaryDirectory() as folder:
         spark = SparkRuntime("local[2]", Path(folder) / "spark")
         spark.warm_up()
-        async with impatient_server(Path(folder), EVENTS, spark) as datamon:
+        async with private_server(Path(folder), spark, EVENTS) as datamon:
             saver = Saver(datamon, Path(folder))
             shapes = (saver.committed, saver.readded, saver.canceled, saver.unopened, saver.terminated, saver.continued)
             for shape in shapes:

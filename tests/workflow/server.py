@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from temporalio.testing import WorkflowEnvironment
 
+from datamon.errors import AlreadyExists
 from starter.client import Datamon
 from starter.connect import need_worker
 from tests.conftest import BIN, Command
@@ -15,8 +16,11 @@ from workflows.names import KIND, REPO, SPLITS, STATE, queues_of
 
 
 @asynccontextmanager
-async def impatient_server(home, events, spark):
-    """A client of a server that suggests continue-as-new after so few events, and the repo `r`."""
+async def private_server(home, spark, events=4096):
+    """A client of a server that suggests continue-as-new after so many events, and the repo `r`.
+
+    Its database ends with it. What is in the store below `home` is there again for the next one.
+    """
     settings = Command(home, {"DATAMON_STORE": str(home / "store"), "DATAMON_HOST": "host-1"}).settings()
     limit = f"limit.historyCount.suggestContinueAsNew={events}"
     async with await WorkflowEnvironment.start_local(
@@ -30,5 +34,6 @@ async def impatient_server(home, events, spark):
             async with shared, local:
                 await need_worker(server.client, *queues, patience=30)
                 datamon = Datamon(server.client, settings)
-                await datamon.repos.create("r")
+                with suppress(AlreadyExists):
+                    await datamon.repos.create("r")
                 yield datamon

@@ -11,37 +11,14 @@ from datamon.errors import AlreadyExists, DatamonError, NotFound, NothingToCommi
 from datamon.ids import DiamondId, RepoName, new_id
 from datamon.model import ConflictMode, Contributor, Diamond, DiamondState, Order, SplitState
 from starter.client import SplitOptions
+from tests.workflow.helpers import NOBODY, add_unending, bundles, is_committing, is_running, is_started, splits, until
 from workflows.diamond import DiamondWorkflow
-from workflows.messages import AddSplit, CommitRequest, Options
-
-NOBODY = "datamon@nobody"  # a queue that no worker polls: what is added there runs until it is told to stop
+from workflows.messages import CommitAnswer, CommitRequest, Options
 
 
 @pytest.fixture
 async def diamond(datamon, repo):
     return await datamon.diamonds.initialize(repo)
-
-
-async def add_unending(diamond, split=None):
-    """A split that stays running."""
-    add = AddSplit(split or new_id(), new_id(), "/nowhere", NOBODY, "nobody", Contributor("Ada"))
-    await diamond.handle.signal(DiamondWorkflow.add, [add])
-    return add.split
-
-
-def bundles(datamon, diamond):
-    return list(catalog.bundles(datamon.context, diamond.repo))
-
-
-def splits(datamon, diamond):
-    return {split.id: split for split in catalog.splits(datamon.context, diamond.repo, diamond.id)}
-
-
-async def until(condition):
-    """Ask again and again until it is so; the test's time limit ends a vain wait."""
-    while not (found := await condition()):  # noqa: ASYNC110 - what it waits for is in another process
-        await asyncio.sleep(0.05)
-    return found
 
 
 async def test_the_client_of_the_design(datamon, repo, files):
@@ -70,17 +47,23 @@ async def test_of_twenty_commits_one_makes_the_bundle(datamon, diamond, files):
     async def by_update(number):
         return await diamond.commit(f"update {number}")
 
+    signaled = [new_id() for _ in range(12)]
+
     async def by_signal(number):
-        await diamond.handle.signal("commit", CommitRequest(new_id(), f"signal {number}"))
+        await diamond.handle.signal("commit", CommitRequest(signaled[number], f"signal {number}"))
 
     jobs = [by_update(n) for n in range(8)] + [by_signal(n) for n in range(12)]
     answers = await asyncio.gather(*jobs, return_exceptions=True)
-    await diamond.handle.result()
-    assert len(bundles(datamon, diamond)) == 1
-    won = [answer for answer in answers if answer is not None and not isinstance(answer, BaseException)]
-    assert len(won) <= 1
-    updates = answers[:8]
-    assert all(isinstance(a, WrongState) for a in updates if a not in won), answers
+    result = await diamond.handle.result()
+    assert [bundle.id for bundle in bundles(datamon, diamond)] == [result.answer.bundle]
+    won = [answer for answer in answers[:8] if isinstance(answer, CommitAnswer)]
+    refused = [answer for answer in answers[:8] if isinstance(answer, WrongState)]
+    for request in signaled:
+        outcome = await diamond.handle.query(DiamondWorkflow.commit_outcome, request)
+        won += [outcome.answer] if outcome.answer else []
+        refused += [outcome.refused.error()] if outcome.refused else []
+    assert (len(won), len(refused)) == (1, 19)
+    assert all("diamond" in str(error) for error in refused)
 
 
 async def test_a_commit_leaves_running_splits_out_and_stops_them(datamon, diamond, files):
@@ -123,10 +106,6 @@ async def test_only_one_commit_can_wait(datamon, diamond):
     await diamond.cancel()
     with pytest.raises(WrongState, match="canceled before the commit"):
         await waiting
-
-
-async def is_committing(diamond):
-    return (await diamond.status()).committing
 
 
 async def test_a_commit_that_waits_in_vain_gives_way_to_one_that_does_not(datamon, diamond, files):
@@ -279,10 +258,7 @@ async def test_a_split_that_somebody_terminates_is_noticed(datamon, diamond):
         return status.state is SplitState.FAILED and status
 
     assert "terminated" in (await until(failed)).reason
-
-
-async def is_started(diamond, split):
-    return (await diamond.handle.query(DiamondWorkflow.split, split)).started
+    assert "terminated" in splits(datamon, diamond)[split].reason, "split.yaml is told, though nobody is left to do it"
 
 
 async def test_a_commit_names_splits_that_had_no_chance_to_start(datamon, repo, files):
@@ -292,13 +268,9 @@ async def test_a_commit_names_splits_that_had_no_chance_to_start(datamon, repo, 
     bundle = await diamond.commit("m")
     assert [left.id for left in bundle.left_out] == added
     assert {left.state for left in bundle.left_out} == {SplitState.FAILED}
-
-
-async def is_running(handle):
-    try:
-        return (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
-    except Exception:  # noqa: BLE001 - not started yet
-        return False
+    found = splits(datamon, diamond)
+    assert [(found[split].state, found[split].attempts) for split in added[1:]] == [(SplitState.FAILED, 0)] * 2
+    assert {found[split].reason for split in added} == {"it was still running when the diamond was committed"}
 
 
 async def test_a_running_upload_is_really_stopped(datamon, diamond, sparse):

@@ -5,7 +5,7 @@ import asyncio
 from datamon import catalog
 from datamon.ids import new_id
 from datamon.model import Contributor
-from tests.workflow.server import impatient_server
+from tests.workflow.server import private_server
 from workflows.diamond import DiamondWorkflow
 from workflows.messages import AddSplit, Options
 
@@ -14,7 +14,7 @@ EVENTS = 60  # instead of 4,096
 
 async def test_nothing_is_lost_when_the_workflow_continues_as_new(tmp_path, files, spark):
     count = 30
-    async with impatient_server(tmp_path, EVENTS, spark) as datamon:
+    async with private_server(tmp_path, spark, EVENTS) as datamon:
         diamond = await datamon.diamonds.initialize("r", options=Options(window=5))
         commit = asyncio.ensure_future(diamond.commit("m", wait=True, splits=count))
         for batch in range(0, count, 3):
@@ -31,7 +31,7 @@ async def test_nothing_is_lost_when_the_workflow_continues_as_new(tmp_path, file
 
 async def test_a_split_terminated_behind_the_back_of_a_continued_diamond_is_noticed(tmp_path, files, spark):
     """The run that started it, and would have seen its end, is over."""
-    async with impatient_server(tmp_path, EVENTS, spark) as datamon:
+    async with private_server(tmp_path, spark, EVENTS) as datamon:
         options = Options(probe_seconds=0.5)
         diamond = await datamon.diamonds.initialize("r", options=options)
         add = AddSplit("slow", new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
