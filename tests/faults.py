@@ -14,6 +14,17 @@ LOST = "does it, and hangs up without an answer"
 CUT = "hangs up in the middle of the body"
 
 
+class Hold:
+    """Requests that get no further than here: their sender hangs, until somebody kills it."""
+
+    def __init__(self, method, ending):
+        self.method, self.ending = method, ending
+        self.reached, self.given_up = threading.Event(), threading.Event()
+
+    def holds(self, method, path):
+        return method == self.method and urlsplit(path).path.endswith(self.ending) and not self.given_up.is_set()
+
+
 class FaultyS3:
     """Where the proxy listens, and what it is to do wrong: `plan` gives faults by method, used up in order."""
 
@@ -22,6 +33,16 @@ class FaultyS3:
         self.endpoint = ""
         self.plan: dict[str, list[str]] = {}
         self.seen: Counter[str] = Counter()
+        self.holding: Hold | None = None
+
+    @contextmanager
+    def hold(self, method, ending):
+        """While the block runs, hold requests for objects whose keys end so. They are never carried out."""
+        self.holding = Hold(method, ending)
+        try:
+            yield self.holding
+        finally:
+            self.holding.given_up.set()
 
     def next_fault(self, method):
         self.seen[method] += 1
@@ -34,6 +55,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_any(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        hold = self.server.proxy.holding
+        if hold is not None and hold.holds(self.command, self.path):
+            hold.reached.set()
+            hold.given_up.wait()
+            self.close_connection = True
+            return
         fault = self.server.proxy.next_fault(self.command)
         if fault == BUSY:
             self.answer(503, {}, b"<Error><Code>SlowDown</Code><Message>Please slow down.</Message></Error>")

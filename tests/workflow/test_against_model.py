@@ -1,0 +1,173 @@
+"""Random lives of a diamond through the real workflows, beside a small model of what must come of them."""
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from datamon import catalog
+from datamon.download import bundle_entries
+from datamon.errors import ConflictsForbidden, NotFound, NothingToCommit, SplitFailed, WrongState
+from datamon.ids import RepoName, SplitId
+from datamon.merge import Version
+from datamon.model import ConflictMode, DiamondState, Entry, SplitState
+from starter.client import SplitOptions
+from tests.property.test_merge import reference
+from tests.workflow.helpers import add_started, published, splits
+
+NODES = st.sampled_from(["node-1", "node-2", "node-3"])
+FILES = st.dictionaries(st.sampled_from(["a", "b", "x", "x/y"]), st.sampled_from(["1", "2"]), max_size=3).filter(
+    lambda files: not {"x", "x/y"} <= set(files)  # no file system holds both
+)
+OPEN = precondition(lambda self: self.state is DiamondState.INITIALIZED)
+ENDED = precondition(lambda self: self.state is not DiamondState.INITIALIZED)
+
+
+class Lives(RuleBasedStateMachine):
+    """The model: which state the diamond is in, and of each split its state and the versions it holds."""
+
+    def __init__(self, loop, datamon, repo, folder):
+        super().__init__()
+        self.loop, self.datamon, self.repo, self.folder = loop, datamon, repo, folder
+        self.state, self.splits, self.held, self.clock = DiamondState.INITIALIZED, {}, {}, 0
+
+    def wait(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    @initialize()
+    def open(self):
+        self.diamond = self.wait(self.datamon.diamonds.initialize(self.repo))
+
+    def source(self, files):
+        self.clock += 1
+        folder = self.folder / self.diamond.id / str(self.clock)
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    async def upload(self, path, node, create=True):
+        return await (await self.diamond.add(path, SplitOptions(id=node, create=create))).result()
+
+    @OPEN
+    @rule(node=NODES, files=FILES)
+    def add(self, node, files):
+        """Anew, or again over a run that failed or still goes on."""
+        source = self.source(files)
+        if self.splits.get(node) is SplitState.DONE:
+            with pytest.raises(WrongState, match="cannot run again"):
+                self.wait(self.upload(source, node))
+            return
+        assert self.wait(self.upload(source, node)).files == len(files)
+        self.splits[node] = SplitState.DONE
+        self.held[node] = {name: (text, self.clock) for name, text in files.items()}
+
+    @OPEN
+    @rule(node=NODES)
+    def add_in_vain(self, node):
+        if self.splits.get(node) is not SplitState.DONE:
+            with pytest.raises(SplitFailed, match="does not exist"):
+                self.wait(self.upload(self.folder / "missing", node))
+            self.splits[node] = SplitState.FAILED
+
+    @OPEN
+    @rule(node=NODES)
+    def add_one_that_hangs(self, node):
+        if node not in self.splits:
+            self.wait(add_started(self.diamond, node))
+            self.splits[node] = SplitState.RUNNING
+
+    @OPEN
+    @rule(node=NODES)
+    def run_again_what_is_not_there(self, node):
+        if node not in self.splits:
+            with pytest.raises(NotFound):
+                self.wait(self.upload(self.folder, node, create=False))
+
+    @OPEN
+    @rule()
+    def lose_the_workflow(self):
+        self.wait(self.diamond.handle.terminate())
+        self.wait(self.datamon.diamonds.recover(self.repo, self.diamond.id))
+        self.stop_running()
+
+    def stop_running(self):
+        for node, state in self.splits.items():
+            if state is SplitState.RUNNING:
+                self.splits[node] = SplitState.FAILED
+
+    @OPEN
+    @rule(mode=st.sampled_from(ConflictMode))
+    def commit(self, mode):
+        done = [node for node, state in self.splits.items() if state is SplitState.DONE]
+        if not done:
+            with pytest.raises(NothingToCommit):
+                self.wait(self.diamond.commit("m", mode))
+            return
+        self.stop_running()
+        winners, lost = reference(self.versions(done))
+        if mode is ConflictMode.FORBID and lost:
+            with pytest.raises(ConflictsForbidden) as refused:
+                self.wait(self.diamond.commit("m", mode))
+            assert refused.value.count == len(lost)
+            return
+        answer = self.wait(self.diamond.commit("m", mode))
+        self.state = DiamondState.DONE
+        assert {left.id for left in answer.left_out} == set(self.splits) - set(done)
+        bundle = catalog.get_bundle(self.datamon.context, RepoName(self.repo), answer.bundle)
+        names = {entry.name for entry, _ in bundle_entries(self.datamon.context, bundle)}
+        kept = {f"{mode.folder}/{split}/{name}" for name, split in lost} if mode.folder else set()
+        assert names == {*winners, *kept}
+
+    def versions(self, done):
+        return [
+            Version(Entry(name, text, 1, 420, 0, clock), SplitId(node), clock)
+            for node in done
+            for name, (text, clock) in self.held[node].items()
+        ]
+
+    @OPEN
+    @rule()
+    def cancel(self):
+        self.wait(self.diamond.cancel())
+        self.stop_running()
+        self.state = DiamondState.CANCELED
+
+    @ENDED
+    @rule(node=NODES)
+    def nothing_more_is_accepted(self, node):
+        for late in (self.upload(self.folder, node), self.diamond.commit("m"), self.diamond.cancel()):
+            with pytest.raises(WrongState, match=f"is {self.state}"):
+                self.wait(late)
+
+    @invariant()
+    def the_store_says_the_same(self):
+        if hasattr(self, "diamond"):
+            assert published(self.datamon, self.diamond).state is self.state
+            assert {split.id: split.state for split in splits(self.datamon, self.diamond).values()} == self.splits
+
+    def teardown(self):
+        if self.state is DiamondState.INITIALIZED and hasattr(self, "diamond"):
+            self.wait(self.diamond.cancel())
+
+
+async def test_random_lives(datamon, repo, tmp_path):
+    loop = asyncio.get_running_loop()
+    few = settings(
+        max_examples=12,
+        stateful_step_count=8,
+        deadline=None,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a life takes seconds; one that fails is told as it was
+        suppress_health_check=list(HealthCheck),
+    )
+    await asyncio.to_thread(run_state_machine_as_test, lambda: Lives(loop, datamon, repo, tmp_path), settings=few)
