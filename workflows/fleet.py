@@ -106,6 +106,11 @@ class Fleet:
         """Whether splits are open that an earlier run of the diamond started: their ends reach us by message only."""
         return bool(self._unwatched())
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no split runs that this run of the diamond might still hear of."""
+        return not self._record.index.open and not self._watches
+
     async def probe(self) -> None:
         """Find those that ended without a word, because somebody terminated them."""
         await asyncio.gather(*(self._tell(split, row, SplitWorkflow.probe) for split, row in self._unwatched()))
@@ -172,6 +177,8 @@ class Fleet:
         except ChildWorkflowError as error:
             terminated = isinstance(error.cause, TerminatedError)
             await self._lost(split, generation, _TERMINATED if terminated else str(from_wire(error)))
+        finally:
+            del self._watches[split, generation]
 
     async def _lost(self, split: SplitId, generation: int, why: str) -> None:
         """A workflow is gone that told nothing. If it had published how it ended, then so it did."""

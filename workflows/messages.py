@@ -27,6 +27,7 @@ class Options:
     metadata_seconds: float = 60
     probe_seconds: float = 600  # between looks at splits that an earlier run of the diamond started
     stop_seconds: float = 60  # before a split that was told to stop is told again
+    quiet_seconds: float = 10  # that a diamond waits for its splits to end, before it continues as new
     spark_days: float = 30
 
     @property
