@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any
 
+import msgspec
 from temporalio import activity
 
+from activities.heart import beating
 from activities.wire import wire_errors
 from datamon import catalog, keys
 from datamon.housekeeping import Finding, Limits, Verdict, findings, remove
-from datamon.ids import DiamondId, RepoName
+from datamon.ids import RepoName
 from datamon.stores import Context
 
 REPOS_AT_ONCE = 500  # names in one message
@@ -36,6 +37,7 @@ class TidyReport:
     kept: int = 0
     abandoned: int = 0
     findings: list[Finding] = field(default_factory=list)
+    after: str = ""  # the last diamond that was dealt with
 
     def with_one(self, found: Finding, objects: int) -> TidyReport:
         """The report with one more diamond."""
@@ -46,6 +48,7 @@ class TidyReport:
             kept=self.kept + (found.verdict is Verdict.KEEP),
             abandoned=self.abandoned + (found.verdict is Verdict.ABANDONED),
             findings=[*self.findings, found] if len(self.findings) < TOLD else self.findings,
+            after=found.diamond,
         )
 
 
@@ -65,26 +68,16 @@ class HousekeepingActivities:
     @activity.defn
     def tidy_repo(self, request: TidyRepo) -> TidyReport:
         """Remove what may go. An attempt that takes over goes on behind the last diamond that was done."""
-        report, after = _last_attempt()
-        with wire_errors():
+        report = _last_attempt()
+        with wire_errors(), beating(lambda: activity.heartbeat(asdict(report))):
             catalog.get_repo(self._context, request.repo)
-            for found in findings(self._context, request.repo, request.limits, after):
-                _beat(report, after)
+            for found in findings(self._context, request.repo, request.limits, report.after):
                 gone = found.verdict is Verdict.REMOVE and not request.dry_run
-                objects = remove(self._context, found, lambda: _beat(report, after)) if gone else 0  # noqa: B023
-                report, after = report.with_one(found, objects), found.diamond
+                report = report.with_one(found, remove(self._context, found) if gone else 0)
         return report
 
 
-def _beat(report: TidyReport, after: str) -> None:
-    activity.heartbeat({"after": after, "report": asdict(report)})
-
-
-def _last_attempt() -> tuple[TidyReport, str]:
+def _last_attempt() -> TidyReport:
     """How far the attempt before this one got."""
     details = activity.info().heartbeat_details
-    if not details:
-        return TidyReport(), ""
-    told: dict[str, Any] = details[0]["report"]
-    found = [Finding(**{**one, "verdict": Verdict(one["verdict"])}) for one in told["findings"]]
-    return TidyReport(**{**told, "findings": found}), DiamondId(details[0]["after"])
+    return msgspec.convert(details[0], TidyReport) if details else TidyReport()

@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.wire import wire_errors
 from datamon import catalog, keys
-from datamon.errors import NotFound, StaleWrite
+from datamon.errors import CorruptObject, NotFound, StaleWrite
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.labels import set_label
 from datamon.model import Diamond, Label, Split, SplitState
@@ -100,7 +100,7 @@ class MetadataActivities:
         with wire_errors(patient=True):
             try:
                 split = catalog.end_split(self._context.vmetadata, key, end.generation, end.ended, end.reason)
-            except (NotFound, StaleWrite):  # it had published nothing yet
+            except (NotFound, StaleWrite, CorruptObject):  # it had published nothing, or nothing that counts
                 return EndedSplit(SplitState.FAILED, end.reason)
         return EndedSplit(split.state, split.reason, split.files, split.bytes)
 
@@ -109,7 +109,9 @@ class MetadataActivities:
         """Put split.yaml of splits that never got their turn."""
         with wire_errors(patient=True):
             for split in splits:
-                with suppress(StaleWrite):  # a newer generation is there, so this one does not matter
+                with suppress(
+                    StaleWrite, CorruptObject
+                ):  # a newer generation is there, or something is, that is no split
                     catalog.publish(self._context.vmetadata, keys.split(split.repo, split.diamond, split.id), split)
 
     @activity.defn

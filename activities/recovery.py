@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from temporalio import activity
 
 from activities.commit import BundleReport
+from activities.heart import beating
 from activities.wire import wire_errors
 from datamon import catalog, keys
+from datamon.catalog import at_once
 from datamon.errors import WrongState
 from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.model import Diamond, DiamondState, Split, SplitState
 from datamon.stores import Context
+
+REASON = 300  # characters of a reason that go through Temporal; split.yaml has all of it
 
 
 @dataclass(frozen=True)
@@ -59,25 +63,19 @@ class RecoveryActivities:
     @activity.defn
     def take_up(self, request: TakeUp) -> TakenUp:
         """Find what a diamond came to. Whoever still works for its lost workflow can publish nothing from here on."""
-        with wire_errors():
+        with wire_errors(), beating(activity.heartbeat):
             diamond = catalog.get_diamond(self._context, request.repo, request.diamond)
             if diamond.state.ended:
                 raise WrongState("diamond", diamond.id, diamond.state, "there is nothing to recover")
-            splits = [self._settled(split, request) for split in self._splits(request)]
-            return TakenUp(diamond, self._made(diamond), splits)
-
-    def _splits(self, request: TakeUp) -> list[Split]:
-        found = []
-        for split in catalog.splits(self._context, request.repo, request.diamond):
-            found.append(split)
-            activity.heartbeat()
-        return sorted(found, key=lambda split: (split.position, split.created, split.id))
+            splits = catalog.splits(self._context, diamond.repo, diamond.id)
+            found = list(at_once(splits, lambda split: self._settled(split, request)))
+            found.sort(key=lambda split: (split.position, split.created, split.id))
+            return TakenUp(diamond, self._made(diamond), found)
 
     def _settled(self, split: Split, request: TakeUp) -> FoundSplit:
         key, ended = keys.split(split.repo, split.diamond, split.id), split
         if split.state is SplitState.RUNNING:
             ended = catalog.end_split(self._context.vmetadata, key, split.generation, request.now, request.reason)
-            activity.heartbeat()
         return FoundSplit(
             id=ended.id,
             state=ended.state,
@@ -86,7 +84,7 @@ class RecoveryActivities:
             created=ended.created,
             files=ended.files,
             bytes=ended.bytes,
-            reason=ended.reason,
+            reason=ended.reason[:REASON],
             tag=ended.tag,
             stopped=ended.reason == request.reason,
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
 
+from activities.heart import beating
 from datamon.errors import DatamonError, caught
 from datamon.telling import Ear, Listener, Teller
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 PACE_SECONDS = 10
-BEAT_SECONDS = 0.5  # calling often is cheap: the worker sends a beat at most as often as it throttles to
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -152,21 +150,10 @@ class SparkJob:
 def spark_job(start: Callable[[], SparkContext], about: str) -> Iterator[SparkJob]:
     """A SparkJob whose heart beats on a thread of its own until the block ends."""
     job = SparkJob(start, about)
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(BEAT_SECONDS):
-            job.beat()
-
-    activity.heartbeat(asdict(job.progress))
-    context = contextvars.copy_context()  # a heartbeat knows its activity by context
-    thread = threading.Thread(target=context.run, args=(beat,), name="heartbeat", daemon=True)
-    thread.start()
     try:
-        yield job
+        with beating(job.beat):
+            yield job
     finally:
-        ended.set()
-        thread.join()
         job.close()
 
 

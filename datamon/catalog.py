@@ -26,6 +26,7 @@ READ_AHEAD = 256
 GIVEN_UP = b"version: 1\ngiven_up: true\n"
 
 Published = TypeVar("Published", Diamond, Split)
+Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
@@ -60,10 +61,15 @@ def _read_all(names: Iterable[str], read: Callable[[str], Found]) -> Iterator[Fo
         except NotFound:
             return None
 
-    rest = iter(names)
+    return (one for one in at_once(names, found) if one is not None)
+
+
+def at_once(items: Iterable[Item], work: Callable[[Item], Found]) -> Iterator[Found]:
+    """Do the work on several items at a time, a limited number ahead of who uses the results, which come in order."""
+    rest = iter(items)
     with ThreadPoolExecutor(READERS) as pool:
         while some := list(islice(rest, READ_AHEAD)):
-            yield from (one for one in pool.map(found, some) if one is not None)
+            yield from pool.map(work, some)
 
 
 def get_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
@@ -96,16 +102,14 @@ def bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:
 def newest_bundle(context: Context, repo: RepoName) -> BundleId | None:
     """The bundle that was made last. Ids are KSUIDs, so they sort by time."""
     for name in sorted(context.metadata.folders(keys.bundles(repo)), reverse=True):
-        key = keys.bundle(repo, BundleId(name))
-        if context.metadata.exists(key) and not _is_given_up(context, key):
-            return BundleId(name)
+        with suppress(NotFound):
+            if not _is_given_up(context, keys.bundle(repo, BundleId(name))):
+                return BundleId(name)
     return None
 
 
 def _is_given_up(context: Context, key: str) -> bool:
-    with suppress(NotFound):
-        return context.metadata.get(key, 0, len(GIVEN_UP)) == GIVEN_UP
-    return False
+    return context.metadata.get(key, 0, len(GIVEN_UP)) == GIVEN_UP
 
 
 def publish_bundle(context: Context, bundle: Bundle) -> None:

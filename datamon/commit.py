@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import msgspec
 
 from datamon import descriptors, keys
-from datamon.catalog import READERS
+from datamon.catalog import at_once
 from datamon.errors import CorruptObject, StaleWrite, quoted
 from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
@@ -80,8 +79,7 @@ def read_splits(vmetadata: ObjectStore, repo: RepoName, diamond: DiamondId, take
             raise CorruptObject(key, f"`state` is {found.state}, but the diamond was told it is done")
         return found
 
-    with ThreadPoolExecutor(READERS) as pool:
-        return list(pool.map(read, taken))
+    return list(at_once(taken, read))
 
 
 def ranges_of(lists: Sequence[ListInfo]) -> list[NumberedRange]:

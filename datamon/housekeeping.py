@@ -12,19 +12,17 @@ the next one. Its bundle stays, and so does the record that its id was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from datamon import catalog, descriptors, keys
+from datamon.catalog import at_once
 from datamon.errors import CorruptObject, NotFound
 from datamon.filelist import FileList
 from datamon.ids import DiamondId, RepoName
 from datamon.model import Bundle, Diamond, DiamondState, GivenId
 from datamon.stores import Context
-
-DELETERS = 16
 
 
 class Verdict(StrEnum):
@@ -57,11 +55,9 @@ class Finding:
 
 def findings(context: Context, repo: RepoName, limits: Limits, after: str = "") -> Iterator[Finding]:
     """What is to be done about the diamonds of a repo, by id, past `after`."""
-    for name in context.vmetadata.folders(keys.diamonds(repo)):
-        if name > after:
-            found = _finding(context, repo, DiamondId(name), limits)
-            if found is not None:
-                yield found
+    names = (name for name in context.vmetadata.folders(keys.diamonds(repo)) if name > after)
+    found = at_once(names, lambda name: _finding(context, repo, DiamondId(name), limits))
+    return (one for one in found if one is not None)
 
 
 def _finding(context: Context, repo: RepoName, name: DiamondId, limits: Limits) -> Finding | None:
@@ -130,17 +126,13 @@ def _leftovers(context: Context, repo: RepoName, diamond: DiamondId, limits: Lim
     return Finding(repo, diamond, "gone", given.created, Verdict.REMOVE, "written after it was removed")
 
 
-def remove(context: Context, found: Finding, beat: Callable[[], None]) -> int:
+def remove(context: Context, found: Finding) -> int:
     """Remove what a diamond has in vmetadata, its descriptor last. How many objects that were."""
     repo, diamond = found.repo, found.diamond
     descriptor = keys.diamond(repo, diamond)
     _keep_id(context, repo, diamond)
-    removed = 0
-    with ThreadPoolExecutor(DELETERS) as pool:
-        parts = [key for key in context.vmetadata.keys(keys.diamond_folder(repo, diamond)) if key != descriptor]
-        for _ in pool.map(context.vmetadata.delete, parts):
-            removed += 1
-            beat()
+    parts = (key for key in context.vmetadata.keys(keys.diamond_folder(repo, diamond)) if key != descriptor)
+    removed = sum(1 for _ in at_once(parts, context.vmetadata.delete))
     context.vmetadata.delete(descriptor)
     return removed + 1
 

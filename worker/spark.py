@@ -35,6 +35,16 @@ appender.stderr.layout.pattern = %d{ISO8601} %p %c{1}: %m%n%ex
 """
 
 
+def _quiet_py4j() -> None:
+    """What matters of its log is raised as well. Some of it goes to the root logger."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_py4j)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
 class SparkRuntime:
     """Starts Spark on a thread of its own. `context` waits for it. What the JVM says goes to a log in `folder`."""
 
@@ -104,7 +114,7 @@ class SparkRuntime:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
 
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what matters of it is raised as well
+        _quiet_py4j()
         self._folder.mkdir(parents=True, exist_ok=True)
         os.environ["JAVA_HOME"] = str(java_home(self._folder / "java"))
         if self._is_local:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from activities.recovery import FoundSplit, TakenUp
+from activities.recovery import REASON, FoundSplit, TakenUp
 from datamon.errors import DatamonError, NotFound, NothingToCommit, WrongState
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
 from datamon.model import Contributor, Diamond, DiamondState, LeftOut, SplitState, TakenSplit
@@ -175,7 +175,7 @@ class DiamondRecord:
         with self.changing(report.split):
             row.open, row.stop = False, ""
             if not row.superseded:
-                row.state, row.reason = report.state, report.reason
+                row.state, row.reason = report.state, report.reason[:REASON]
                 row.files, row.bytes = report.files, report.bytes
 
     def ready(self) -> list[SplitId]:
@@ -224,6 +224,8 @@ class DiamondRecord:
 
     def check_open(self, refused: str) -> None:
         """WrongState, unless things can still change."""
+        if self.recovering:
+            raise WrongState("diamond", self.diamond, "being recovered", "try again in a moment")
         state = DiamondState.CANCELING if self.cancel is not None and not self.state.ended else self.state
         if state is not DiamondState.INITIALIZED:
             raise WrongState("diamond", self.diamond, state, refused)

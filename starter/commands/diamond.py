@@ -216,6 +216,6 @@ def recover(repo: RepoName, diamond: DiamondId) -> None:
         async with await Datamon.connect() as datamon:
             status = await (await datamon.diamonds.recover(repo, diamond)).status()
         counts = ", ".join(f"{number} {state}" for state, number in status.splits.items() if number)
-        say(f"diamond {diamond} is {status.state}, with {counts or 'no'} splits")
+        say(f"diamond {diamond} is {status.state}; splits: {counts or 'none'}")
 
     asyncio.run(run())

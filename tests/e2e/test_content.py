@@ -158,7 +158,7 @@ def test_a_running_split_tells_how_far_it_is(cloud, sparse):
     assert (progress["all_files"], progress["all_bytes"]) == (1, 12 << 30)
     assert 0 < told["bytes"] < 12 << 30
     assert 0 < told["stored"] <= 2 * CHUNK_BYTES, "all of its chunks are equal"
-    assert re.search(r"uploading \d+ %, \d+/\d+ parts, .*/s", cloud("diamond", "split", "list", *where))
+    assert re.search(r"B/s .*uploading \d+ %, \d+/\d+ parts", cloud("diamond", "split", "list", *where))
     cloud("diamond", "cancel", *where)
 
 

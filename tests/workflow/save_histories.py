@@ -1,18 +1,21 @@
 """Save a history of every shape that our workflows take, for the replay tests.
 
-    python -m tests.workflow.save_histories
+    python -m tests.workflow.save_histories 3      into histories/3/, which must not be there yet
 
-Do this when a new shape comes up, not to make a red replay test green: a history stands for workflows that
-are open somewhere right now, and today's code must be able to go on with them (`workflow.patched`).
+Do this when new shapes come up, not to make a red replay test green: a history stands for workflows that are open
+somewhere right now, and today's code must be able to go on with them (`workflow.patched`). So those of before stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
+from datamon import keys
 from datamon.errors import AlreadyExists, DatamonError
 from datamon.ids import new_id
 from datamon.model import ConflictMode, Contributor
@@ -21,6 +24,7 @@ from tests.workflow.server import private_server
 from worker.spark import SparkRuntime
 from workflows.diamond import DiamondWorkflow
 from workflows.messages import AddSplit, Options
+from workflows.names import JANITOR
 
 HISTORIES = Path(__file__).parent / "histories"
 ROOT = Path(__file__).parents[2]
@@ -28,8 +32,8 @@ EVENTS = 150
 
 
 class Saver:
-    def __init__(self, datamon, folder):
-        self.datamon, self.folder = datamon, folder
+    def __init__(self, datamon, folder, histories):
+        self.datamon, self.folder, self.histories = datamon, folder, histories
 
     def files(self, name, contents):
         folder = self.folder / name
@@ -48,7 +52,7 @@ class Saver:
         handle = self.datamon.client.get_workflow_handle(workflow_id, run_id=run_id)
         text = (await handle.fetch_history()).to_json().replace(f"{ROOT}/", "")
         plain = json.dumps({"workflow_id": workflow_id, "history": json.loads(text)}, indent=1)
-        (HISTORIES / f"{name}.json").write_text(plain + "\n")
+        (self.histories / f"{name}.json").write_text(plain + "\n")
 
     async def committed(self):
         """Two refused commits, a split that fails, one that is left out, one that is added again; then a bundle."""
@@ -66,7 +70,7 @@ class Saver:
         await self.save("split-done", other.handle.id)
         await expect_error(diamond.commit("m", ConflictMode.FORBID))
         await self.unending(diamond, "slow")
-        await diamond.commit("m")
+        await diamond.commit("m", label="latest")
         await diamond.handle.result()
         await self.save("diamond-committed", diamond.handle.id)
         await self.save("split-stopped", f"split/r/{diamond.id}/slow")
@@ -132,6 +136,40 @@ class Saver:
         for number, run in enumerate([runs[0], runs[-1]]):
             await self.save(f"diamond-continued-{number}", diamond.handle.id, run.run_id)
 
+    async def crowded(self):
+        """Splits wait for a place when the commit comes, which fails over a damaged list, and then goes well."""
+        diamond = await self.datamon.diamonds.initialize("r", "crowded", options=Options(window=1))
+        done = await diamond.add(self.files("done", {"a": "1"}), SplitOptions(id="done", create=True))
+        await done.result()
+        [listed] = self.datamon.context.vmetadata.keys(keys.split_folder("r", diamond.id, "done") + "bundle-files")
+        path = self.datamon.context.vmetadata.root / listed
+        right = path.read_bytes()
+        path.write_bytes(b"damaged")
+        await self.unending(diamond, "slow")
+        add = AddSplit("waiting", new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
+        await diamond.handle.signal(DiamondWorkflow.add, [add])
+        await expect_error(diamond.commit("m"))
+        path.write_bytes(right)
+        await diamond.commit("m")
+        await diamond.handle.result()
+        await self.save("diamond-crowded", diamond.handle.id)
+
+    async def recovered(self):
+        """A diamond is terminated with a split running, and taken up again."""
+        diamond = await self.datamon.diamonds.initialize("r", "recovered")
+        await (await diamond.add(self.files("kept", {"a": "1"}))).result()
+        await self.unending(diamond, "slow")
+        await diamond.handle.terminate()
+        await self.datamon.diamonds.recover("r", "recovered")
+        await diamond.commit("m")
+        await diamond.handle.result()
+        await self.save("diamond-recovered", diamond.handle.id)
+
+    async def tidied(self):
+        """A round of housekeeping over what the other shapes have left."""
+        await self.datamon.housekeeping.run(timedelta(0))
+        await self.save("janitor", JANITOR)
+
 
 async def expect_error(work):
     try:
@@ -141,18 +179,28 @@ async def expect_error(work):
     raise AssertionError("no error")
 
 
-async def main():
-    HISTORIES.mkdir(exist_ok=True)
+async def main(version):
+    histories = HISTORIES / version
+    histories.mkdir()
     with tempfile.TemporaryDirectory() as folder:
         spark = SparkRuntime("local[2]", Path(folder) / "spark")
         spark.warm_up()
         async with private_server(Path(folder), spark, EVENTS) as datamon:
-            saver = Saver(datamon, Path(folder))
-            shapes = (saver.committed, saver.readded, saver.canceled, saver.unopened, saver.terminated, saver.continued)
-            for shape in shapes:
+            saver = Saver(datamon, Path(folder), histories)
+            for shape in (
+                saver.committed,
+                saver.readded,
+                saver.canceled,
+                saver.unopened,
+                saver.terminated,
+                saver.continued,
+                saver.crowded,
+                saver.recovered,
+                saver.tidied,
+            ):
                 await shape()
         spark.stop()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(sys.argv[1]))

@@ -11,7 +11,17 @@ from datamon.errors import AlreadyExists, DatamonError, NotFound, NothingToCommi
 from datamon.ids import DiamondId, RepoName, new_id
 from datamon.model import ConflictMode, Contributor, Diamond, DiamondState, Order, SplitState
 from starter.client import SplitOptions
-from tests.workflow.helpers import NOBODY, add_unending, bundles, is_committing, is_running, is_started, splits, until
+from tests.workflow.helpers import (
+    NOBODY,
+    add_started,
+    add_unending,
+    bundles,
+    is_committing,
+    is_running,
+    is_started,
+    splits,
+    until,
+)
 from workflows.diamond import DiamondWorkflow
 from workflows.messages import CommitAnswer, CommitRequest, Options
 
@@ -248,7 +258,7 @@ async def test_a_window_limits_how_many_splits_run_at_once(datamon, repo, files)
 
 
 async def test_a_split_that_somebody_terminates_is_noticed(datamon, diamond):
-    split = await add_unending(diamond)
+    split = await add_started(diamond)
     handle = datamon.client.get_workflow_handle(f"split/{diamond.repo}/{diamond.id}/{split}")
     await until(lambda: is_running(handle))
     await handle.terminate()

@@ -1,0 +1,89 @@
+"""Listings are complete, however many there are: a page of S3 ends at 1,000 keys."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from datamon import catalog, descriptors, keys
+from datamon.ids import DiamondId, RepoName, SplitId
+from datamon.model import Contributor, Diamond, DiamondState, Split, SplitState
+from datamon.stores import open_context
+from tests.conftest import Command
+
+R, D, ADA = RepoName("r"), DiamondId("d0000"), Contributor("Ada")
+MANY = 1_050
+AT = "2026-01-01T00:00:00.000000000Z"
+
+
+def diamond(number):
+    return Diamond(
+        id=DiamondId(f"d{number:04d}"),
+        repo=R,
+        state=DiamondState.CANCELED if number % 2 else DiamondState.INITIALIZED,
+        contributor=ADA,
+        created=AT,
+        updated=AT,
+        revision=1,
+    )
+
+
+def split(number):
+    return Split(
+        id=SplitId(f"s{number:04d}"),
+        diamond=D,
+        repo=R,
+        state=SplitState.FAILED,
+        generation=1,
+        revision=2,
+        tag=f"node-{number}",
+        contributor=ADA,
+        host="h",
+        source="/data",
+        created=AT,
+        started=AT,
+        ended=AT.replace("00:00:00.", "00:00:02."),
+        position=MANY - number,
+        attempts=3,
+        reason=f"reason {number}",
+    )
+
+
+@pytest.fixture
+def store(place):
+    """A repo with many diamonds, the first of them with many splits, and the first of these with many lists."""
+    context = open_context(place)
+    catalog.create_repo(context, R, "", ADA, 0)
+    objects = {keys.diamond(R, found.id): descriptors.dump(found) for found in map(diamond, range(MANY))}
+    objects |= {keys.split(R, D, found.id): descriptors.dump(found) for found in map(split, range(MANY))}
+    for number in range(MANY):
+        objects[keys.split_files(R, D, SplitId("s0000"), f"g1-00000000-{number:05d}")] = b""
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda item: context.vmetadata.create(*item), objects.items()))
+    return place
+
+
+def test_more_than_a_page_of_everything_and_without_a_server(store, tmp_path):
+    """One diamond with many splits must not hide those behind it, nor one split with many lists."""
+    command = Command(tmp_path, {"DATAMON_STORE": store, "TEMPORAL_ADDRESS": "127.0.0.1:1"})
+    found = command.json("diamond", "list", "--repo", R)
+    assert [one["id"] for one in found] == [f"d{number:04d}" for number in range(MANY)]
+    assert len(command.json("diamond", "list", "--repo", R, "--state", "canceled")) == MANY // 2
+    found = command.json("diamond", "split", "list", "--repo", R, "--diamond", D)
+    assert [one["id"] for one in found] == [f"s{number:04d}" for number in reversed(range(MANY))], "as they were added"
+    assert command.json("diamond", "split", "list", "--repo", R, "--diamond", D, "--state", "done") == []
+    table = command("diamond", "split", "list", "--repo", R, "--diamond", D, "--state", "failed").splitlines()
+    assert len(table) == MANY + 1
+    for told in ("s1049", "failed", "node-1049", "2.0 s", " 3 ", "h:/data", "reason 1049"):
+        assert told in table[1]
+
+
+def test_a_split_that_is_listed_says_its_rate(store, tmp_path):
+    context = open_context(store)
+    key = keys.split(R, DiamondId("d0002"), SplitId("done"))
+    done = replace(split(1), id=SplitId("done"), state=SplitState.DONE, bytes=4 << 20, reason="")
+    context.vmetadata.create(key, descriptors.dump(done))
+    command = Command(tmp_path, {"DATAMON_STORE": store, "TEMPORAL_ADDRESS": "127.0.0.1:1"})
+    [found] = command.json("diamond", "split", "list", "--repo", R, "--diamond", "d0002")
+    assert (found["seconds"], found["rate"]) == (2.0, 2 << 20)
+    assert "2.0 MiB/s" in command("diamond", "split", "list", "--repo", R, "--diamond", "d0002")
