@@ -95,6 +95,7 @@ class CommitActivities:
             return None
 
     def _make(self, request: MakeBundle, job: SparkJob) -> Bundle:
+        catalog.check_not_given_up(self._context, request.repo, request.bundle)
         splits = read_splits(self._context.vmetadata, request.repo, request.diamond, request.splits)
         bundle = self._merge(request, splits, job)
         catalog.publish_bundle(self._context, bundle)

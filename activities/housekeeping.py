@@ -61,7 +61,7 @@ class HousekeepingActivities:
     @activity.defn
     def list_repos(self, after: str) -> list[RepoName]:
         """The next names of repos."""
-        with wire_errors(patient=True):
+        with wire_errors():
             names = (name for name in self._context.metadata.folders(keys.REPOS) if name > after)
             return [RepoName(name) for name in islice(names, REPOS_AT_ONCE)]
 

@@ -27,6 +27,7 @@ class FinishSplit:
     state: SplitState
     ended: str
     reason: str = ""
+    epoch: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,13 @@ class MetadataActivities:
     def publish_diamond(self, diamond: Diamond) -> None:
         """Put the next revision of diamond.yaml."""
         with wire_errors(patient=True):
-            catalog.publish(self._context.vmetadata, keys.diamond(diamond.repo, diamond.id), diamond)
+            catalog.publish_diamond(self._context, diamond)
 
     @activity.defn
     def start_split(self, split: Split) -> BundleId | None:
         """Put split.yaml for a new generation, and scratch the lists of older ones. Gives the repo's newest bundle."""
         with wire_errors():
+            catalog.check_epoch(self._context, split.repo, split.diamond, split.epoch)
             key = keys.split(split.repo, split.diamond, split.id)
             catalog.publish(self._context.vmetadata, key, split)
             if split.generation > 1:
@@ -91,6 +93,7 @@ class MetadataActivities:
             return replace(split, state=state, ended=finish.ended, reason=finish.reason)
 
         with wire_errors():
+            catalog.check_epoch(self._context, finish.repo, finish.diamond, finish.epoch)
             catalog.revise_split(self._context.vmetadata, key, finish.generation, end)
 
     @activity.defn
@@ -107,17 +110,18 @@ class MetadataActivities:
     @activity.defn
     def fail_splits(self, splits: list[Split]) -> None:
         """Put split.yaml of splits that never got their turn."""
+
+        def publish(split: Split) -> None:
+            with suppress(StaleWrite, CorruptObject):  # a newer generation is there, or what is there is no split
+                catalog.publish(self._context.vmetadata, keys.split(split.repo, split.diamond, split.id), split)
+
         with wire_errors(patient=True):
-            for split in splits:
-                with suppress(
-                    StaleWrite, CorruptObject
-                ):  # a newer generation is there, or something is, that is no split
-                    catalog.publish(self._context.vmetadata, keys.split(split.repo, split.diamond, split.id), split)
+            list(catalog.at_once(splits, publish))
 
     @activity.defn
     def set_label(self, label: Label) -> None:
         """Point a label to a bundle that exists."""
-        with wire_errors(patient=True):
+        with wire_errors():
             set_label(self._context, label)
 
     def _scratch_lists_before(self, split: Split) -> None:

@@ -11,7 +11,7 @@ from activities.heart import beating
 from activities.wire import wire_errors
 from datamon import catalog, keys
 from datamon.catalog import at_once
-from datamon.errors import WrongState
+from datamon.errors import CorruptObject, NotFound, StaleWrite, WrongState
 from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.model import Diamond, DiamondState, Split, SplitState
 from datamon.stores import Context
@@ -27,6 +27,7 @@ class TakeUp:
     diamond: DiamondId
     now: str
     reason: str
+    epoch: str
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,26 @@ class RecoveryActivities:
             diamond = catalog.get_diamond(self._context, request.repo, request.diamond)
             if diamond.state.ended:
                 raise WrongState("diamond", diamond.id, diamond.state, "there is nothing to recover")
-            splits = catalog.splits(self._context, diamond.repo, diamond.id)
-            found = list(at_once(splits, lambda split: self._settled(split, request)))
+            diamond = catalog.take_up(self._context, diamond, request.epoch, request.now)
+            names = self._context.vmetadata.folders(keys.splits(diamond.repo, diamond.id))
+            found = [split for split in at_once(names, lambda name: self._settled(name, request)) if split is not None]
             found.sort(key=lambda split: (split.position, split.created, split.id))
             return TakenUp(diamond, self._made(diamond), found)
 
-    def _settled(self, split: Split, request: TakeUp) -> FoundSplit:
+    def _settled(self, name: str, request: TakeUp) -> FoundSplit | None:
+        """A split that has ended, if need be only now. One that is damaged counts as failed."""
+        try:
+            return self._found(catalog.get_split(self._context, request.repo, request.diamond, SplitId(name)), request)
+        except NotFound:
+            return None
+        except CorruptObject as error:
+            why = str(error)[:REASON]
+            return FoundSplit(SplitId(name), SplitState.FAILED, 0, 0, request.now, 0, 0, why, "", stopped=False)
+
+    def _found(self, split: Split, request: TakeUp) -> FoundSplit:
         key, ended = keys.split(split.repo, split.diamond, split.id), split
+        if split.state is SplitState.RUNNING and (split.started or "") > request.now:
+            raise StaleWrite(key)  # it was started after this very recovery: this attempt woke up late
         if split.state is SplitState.RUNNING:
             ended = catalog.end_split(self._context.vmetadata, key, split.generation, request.now, request.reason)
         return FoundSplit(

@@ -64,7 +64,11 @@ class SparkJob:
     def spark(self) -> SparkContext:
         """The Spark of this worker; the first call may wait until it has started."""
         if self._spark is None:
-            self._spark = self._start()
+            try:
+                self._spark = self._start()
+            except Exception as error:  # noqa: BLE001 - a JVM that ends in the middle of its start shows in many ways
+                self._stop_if_told()
+                raise ApplicationError(f"Spark did not start: {_gist(error)}", type="SparkFailed") from None
         return self._spark
 
     @property

@@ -129,9 +129,17 @@ def give_up_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle
         with suppress(NotFound):
             return _bundle(context, repo, bundle)
     with suppress(StoreRefused):  # where nobody may delete in `metadata`, lists that nobody points to stay
-        for key in list(context.metadata.keys(keys.bundle_lists(repo, bundle))):
-            context.metadata.delete(key)
+        for _ in at_once(context.metadata.keys(keys.bundle_lists(repo, bundle)), context.metadata.delete):
+            pass
     return None
+
+
+def check_not_given_up(context: Context, repo: RepoName, bundle: BundleId) -> None:
+    """StaleWrite for an attempt that wakes up when its commit has failed long ago."""
+    key = keys.bundle(repo, bundle)
+    with suppress(NotFound):
+        if _is_given_up(context, key):
+            raise StaleWrite(key)
 
 
 def diamond_exists(diamond: DiamondId) -> AlreadyExists:
@@ -187,6 +195,30 @@ def splits(context: Context, repo: RepoName, diamond: DiamondId) -> Iterator[Spl
     get_diamond(context, repo, diamond)
     names = context.vmetadata.folders(keys.splits(repo, diamond))
     return _read_all(names, lambda name: get_split(context, repo, diamond, SplitId(name)))
+
+
+def publish_diamond(context: Context, diamond: Diamond) -> None:
+    """Put the next revision of diamond.yaml. One that is gone is not put again: housekeeping has removed it."""
+    key = keys.diamond(diamond.repo, diamond.id)
+    if not context.vmetadata.exists(key):
+        raise StaleWrite(key)
+    publish(context.vmetadata, key, diamond)
+
+
+def check_epoch(context: Context, repo: RepoName, diamond: DiamondId, epoch: str) -> None:
+    """StaleWrite for a split that an earlier workflow of its diamond started, before that was lost and recovered."""
+    key = keys.diamond(repo, diamond)
+    if descriptors.read(Diamond, context.vmetadata, key, NotFound("diamond", diamond)).epoch != epoch:
+        raise StaleWrite(key)
+
+
+def take_up(context: Context, diamond: Diamond, epoch: str, now: str) -> Diamond:
+    """Shut out whoever worked for a diamond before. Done again by the same, it changes nothing."""
+    if diamond.epoch == epoch:
+        return diamond
+    taken = replace(diamond, epoch=epoch, revision=diamond.revision + 1, updated=now)
+    publish_diamond(context, taken)
+    return taken
 
 
 def publish(store: ObjectStore, key: str, descriptor: Published) -> None:

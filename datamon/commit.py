@@ -30,6 +30,7 @@ from datamon.telling import Tell, untold
 RANGE_ENTRIES = 20_000  # what one task merges in a fifth of a second
 FEW_RANGES, FEW_ENTRIES = 4, 4_000  # a small merge is spread over a few cores, as far as that saves any time
 MAX_RANGES = 10_000
+NAMED = 5  # how many splits of a conflicting name are spelled out
 SAMPLE = 100  # how many conflicting names an error or report spells out
 
 
@@ -274,8 +275,14 @@ class _Tally:
 def contested(name: str, losers: Iterable[SplitId], winner: SplitId, *, overruled: bool) -> str:
     """A name that splits do not agree on, with those splits, as part of a sentence."""
     if overruled:
-        return f"{quoted(name)} (split {', '.join(sorted(losers))}, against a file or folder in its place of {winner})"
-    return f"{quoted(name)} (splits {', '.join(sorted({*losers, winner}))})"
+        return f"{quoted(name)} (split {_few(losers)}, against a file or folder in its place of {winner})"
+    return f"{quoted(name)} (splits {_few({*losers, winner})})"
+
+
+def _few(splits: Iterable[SplitId]) -> str:
+    """Some of many splits: a hundred names of two thousand splits each would be too much for one answer."""
+    named = sorted(splits)
+    return ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more" if len(named) > NAMED else "")
 
 
 def winner_of(settled: Settled) -> SplitId:

@@ -61,12 +61,18 @@ def findings(context: Context, repo: RepoName, limits: Limits, after: str = "") 
 
 
 def _finding(context: Context, repo: RepoName, name: DiamondId, limits: Limits) -> Finding | None:
+    """What is to be done about one diamond. Whatever of it is damaged, it is kept."""
+    try:
+        return _judged(context, repo, name, limits)
+    except CorruptObject as error:
+        return Finding(repo, name, "unknown", "", Verdict.KEEP, str(error))
+
+
+def _judged(context: Context, repo: RepoName, name: DiamondId, limits: Limits) -> Finding | None:
     try:
         diamond = catalog.get_diamond(context, repo, name)
     except NotFound:
         return _leftovers(context, repo, name, limits)
-    except CorruptObject as error:
-        return Finding(repo, name, "unknown", "", Verdict.KEEP, str(error))
     if diamond.state.ended:
         return _ended(context, diamond, limits)
     return _silent(context, diamond, limits)

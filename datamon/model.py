@@ -226,9 +226,12 @@ class Diamond:
     mode: ConflictMode | None = None
     ended: str | None = None
     making: BundleId | None = None  # the bundle that the commit under way will make, unless it fails
+    label: str = ""  # what that commit is to label it with
     bundle: BundleId | None = None
     splits: dict[SplitState, int] = field(default_factory=dict)
     reason: str = ""  # why the last commit failed
+    server: str = ""  # which Temporal namespace its workflow is in
+    epoch: str = ""  # who took it up last, after it was lost; splits of before count no more
     version: int = VERSION
 
     @property
@@ -262,6 +265,7 @@ class Split:
     attempts: int = 0
     reason: str = ""
     plan: str = ""
+    epoch: str = ""  # of its diamond, when it was started
     lists: list[ListInfo] = field(default_factory=list)
     version: int = VERSION
 
@@ -274,4 +278,4 @@ class Split:
 def instant(ns: int) -> str:
     """Nanoseconds since the epoch as the text that descriptors carry."""
     seconds, rest = divmod(ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+    return f"{datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None).isoformat()}.{rest:09d}Z"

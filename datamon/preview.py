@@ -92,7 +92,7 @@ def _count(seen: Preview, settled: Settled) -> None:
     for version in (*kept, *([settled.winner] if settled.winner else [])):
         seen.files, seen.bytes = seen.files + 1, seen.bytes + version.entry.size
     if settled.conflicts:
-        seen.conflicts += len(settled.conflicts)
+        seen.conflicts += len(settled.conflicts) if seen.mode is not ConflictMode.IGNORE else 0
         losers = [Loser(v.split, v.entry.size, lost_name(v, seen.mode)) for v in settled.conflicts]
         name = settled.conflicts[0].entry.name
         seen.contested.append(Contest(name, winner_of(settled), settled.winner is None, losers))

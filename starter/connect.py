@@ -15,7 +15,7 @@ from typing import Any
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
@@ -122,6 +122,15 @@ async def need_worker(client: Client, *queues: str, patience: float = WORKER_SEC
                 await asyncio.sleep(0.05)
     except RPCError as error:
         raise unreachable(client, error) from error
+
+
+async def server_id(client: Client) -> str:
+    """What tells this server and namespace from every other, also from one that was set up anew in its place."""
+    try:
+        found = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError as error:
+        raise unreachable(client, error) from error
+    return found.namespace_info.id
 
 
 def unreachable(client: Client, error: RPCError) -> ServerUnreachable:

@@ -38,7 +38,7 @@ from datamon.model import ConflictMode, DiamondState, LeftOut, Order, SplitState
 from datamon.preview import Preview, preview
 from datamon.sources import is_remote, name_pattern, sorted_names
 from datamon.stores import create_same, s3_location
-from starter.connect import need_worker, unreachable
+from starter.connect import need_worker, server_id, unreachable
 from workflows.diamond import ASK_AGAIN, PAGE, DiamondWorkflow
 from workflows.messages import (
     AddSplit,
@@ -78,17 +78,27 @@ class Diamonds:
             contributor=datamon.settings.contributor,
             tag=plain_text("tag", tag),
             options=options or Options(),
+            server=await server_id(datamon.client),
         )
         await asyncio.to_thread(catalog.get_repo, datamon.context, record.repo)
         opened = await self._start(record, catalog.diamond_exists(record.diamond))
         await opened.need_same_store()
         return opened
 
-    async def recover(self, repo: str, diamond: str, options: Options | None = None) -> Diamond:
-        """Take up a diamond whose workflow is gone, from what the store says: done splits count, others are failed."""
+    async def recover(
+        self, repo: str, diamond: str, options: Options | None = None, *, server_lost: bool = False
+    ) -> Diamond:
+        """Take up a diamond whose workflow is gone, from what the store says: done splits count, others are failed.
+
+        On another server than the one it was opened on, only if `server_lost` says that the other is lost for good.
+        """
         found = await self.get(repo, diamond).described()
         if found.state.ended:
             raise WrongState("diamond", found.id, found.state, "there is nothing to recover")
+        server = await server_id(self._datamon.client)
+        if found.server not in ("", server) and not server_lost:
+            where = "it was opened on another Temporal server or namespace, and may go on there"
+            raise WrongState("diamond", found.id, found.state, f"{where}; if that is lost for good, say --server-lost")
         alive = WrongState("diamond", found.id, found.state, "its workflow is there, so there is nothing to recover")
         record = DiamondRecord(
             found.repo, found.id, found.contributor, found.tag, options or Options(), recovering=True
@@ -352,8 +362,11 @@ class Diamond:
         diamond = await self.described()
         if diamond.state.ended:
             return WrongState("diamond", self.id, diamond.state, refused)
-        lost = f"diamond {self.id} is {diamond.state} in the store, but this Temporal server has no workflow for it"
-        return Failed(f"{lost}; take it up with `datamon diamond recover --repo {self.repo} --diamond {self.id}`")
+        at = self._datamon.client.service_client.config.target_host
+        lost = (
+            f"diamond {self.id} is {diamond.state} in the store, but the Temporal server at {at} has no workflow for it"
+        )
+        return Failed(f"{lost}; if this is the right server, take it up with `datamon diamond recover`")
 
 
 def _location(path: str | Path) -> str:
@@ -409,7 +422,7 @@ class Split:
             status = await self._status()
             if not status.known:
                 raise NotFound("split", self.id)
-            if self._request is not None and status.request != self._request:
+            if self._request is not None and status.request not in ("", self._request):
                 raise SplitFailed(self.id, "it was added again")
             if status.started:
                 return

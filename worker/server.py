@@ -39,7 +39,20 @@ async def temporal_server(
     home: Path, ready: Callable[[str], Coroutine[Any, Any, bool]], port: int | None = None, ui_port: int | None = None
 ) -> AsyncIterator[Server]:
     """Run the server as long as the block does. `ready(address)` tells whether it answers yet."""
-    port, ui_port = _port("--port", port, PORT), _port("--ui-port", ui_port, UI_PORT)
+    server = None
+    while server is None:
+        ports = _port("--port", port, PORT), _port("--ui-port", ui_port, UI_PORT)
+        server = await _started(home, ready, *ports)
+    try:
+        yield server
+    finally:
+        await _stop(server.process)
+
+
+async def _started(
+    home: Path, ready: Callable[[str], Coroutine[Any, Any, bool]], port: int, ui_port: int
+) -> Server | None:
+    """A server that answers; None if somebody else was faster to take one of its ports."""
     log_path = home / "temporal.log"
     with log_path.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
@@ -50,12 +63,16 @@ async def temporal_server(
             start_new_session=True,  # a Ctrl-C in the terminal is ours to pass on, after the worker has left
             preexec_fn=_die_with_parent,
         )
+    server = Server(process, f"{LOOPBACK}:{port}", f"http://{LOOPBACK}:{ui_port}")
     try:
-        server = Server(process, f"{LOOPBACK}:{port}", f"http://{LOOPBACK}:{ui_port}")
-        await _until_ready(server, ready, log_path)
-        yield server
-    finally:
+        if await _is_ready(server, ready, log_path):
+            return server
+    except BaseException:
         await _stop(process)
+        raise
+    if _is_free(port) and _is_free(ui_port):
+        raise Failed(f"the Temporal server ended at once; {log_path} says why")
+    return None
 
 
 def _command(home: Path, port: int, ui_port: int) -> list[str]:
@@ -97,14 +114,14 @@ def _is_free(port: int) -> bool:
     return True
 
 
-async def _until_ready(server: Server, ready: Callable[[str], Coroutine[Any, Any, bool]], log: Path) -> None:
+async def _is_ready(server: Server, ready: Callable[[str], Coroutine[Any, Any, bool]], log: Path) -> bool:
+    """Wait until it answers, or has ended. An answer may also come from another server at the same port."""
     deadline = asyncio.get_running_loop().time() + START_SECONDS
-    while not await ready(server.address):
-        if server.process.returncode is not None:
-            raise Failed(f"the Temporal server ended at once; {log} says why")
+    while not await ready(server.address) and server.process.returncode is None:
         if asyncio.get_running_loop().time() > deadline:
             raise Failed(f"the Temporal server did not answer within {START_SECONDS} s; {log} may say why")
         await asyncio.sleep(0.1)
+    return server.process.returncode is None
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -20,9 +20,9 @@ with workflow.unsafe.imports_passed_through():
     from activities.metadata import MetadataActivities
     from activities.recovery import RecoveryActivities, TakenUp, TakeUp
     from activities.wire import from_wire, to_wire, wire_errors
-    from datamon.errors import ConflictsForbidden, DatamonError, WrongState
+    from datamon.errors import ConflictsForbidden, DatamonError, StoreRefused, WrongState
     from datamon.ids import BundleId, SplitId, id_at, label_name
-    from datamon.model import Diamond, DiamondState, Label, instant
+    from datamon.model import Contributor, Diamond, DiamondState, Label, instant
     from workflows.details import describe
     from workflows.fleet import Fleet
     from workflows.messages import (
@@ -53,7 +53,6 @@ class DiamondWorkflow:
         self._record = record
         self._fleet = Fleet(record)
         self._unopened: DatamonError | None = None
-        self._taking_up = record.recovering
         self._turning = False  # about to continue as new: handlers that wait let go
         self._ended = False  # the last state is published
 
@@ -105,12 +104,11 @@ class DiamondWorkflow:
     async def initialized(self) -> DiamondStatus:
         """Wait until diamond.yaml is there."""
         await workflow.wait_condition(lambda: self._is_open() or self._unopened is not None)
-        if self._unopened is not None:
-            raise to_wire(self._unopened)
+        self._raise_if_unopened()
         return self.status()
 
     def _is_open(self) -> bool:
-        return self._record.revision > 0 and not self._taking_up
+        return self._record.revision > 0 and not self._record.recovering
 
     @workflow.signal(description="Add splits, a list of AddSplit. The same request twice counts once.")
     def add(self, splits: list[AddSplit]) -> None:
@@ -133,7 +131,8 @@ class DiamondWorkflow:
         if not self._record.knows_commit(request):
             self._record.accept_commit(request)
             self._describe()
-        await workflow.wait_condition(lambda: self._record.has_answer(request) or self._turning)
+        await workflow.wait_condition(lambda: self._record.has_answer(request) or self._lets_go())
+        self._raise_if_unopened()
         answer, failed = self._record.answer, self._record.failed_commits.get(request.request)
         if failed is not None:
             raise to_wire(failed.error())
@@ -150,7 +149,7 @@ class DiamondWorkflow:
     @workflow.signal(name="commit", description="Commit the done splits into one bundle; see `status` for the outcome.")
     def commit_signal(self, request: CommitRequest) -> None:
         """Commit, for callers that do not wait. What is refused changes nothing; the query `commit` tells why."""
-        if self._record.knows_commit(request):
+        if self._record.is_under_way(request):
             return
         try:
             self._record.check_commit(request)
@@ -166,7 +165,8 @@ class DiamondWorkflow:
         """Cancel, and wait until the splits have stopped."""
         if not self._is_cancel(request):
             self._record.cancel = request
-        await workflow.wait_condition(lambda: self._ended or self._turning)
+        await workflow.wait_condition(lambda: self._ended or self._lets_go())
+        self._raise_if_unopened()
         if self._turning:
             raise _ask_again()
         return self.status()
@@ -182,6 +182,14 @@ class DiamondWorkflow:
         """Cancel, for callers that do not wait. During a commit it waits, and counts if that comes to nothing."""
         if not self._record.state.ended and self._record.cancel is None:
             self._record.cancel = request
+
+    def _lets_go(self) -> bool:
+        """Whether those who wait for an answer wait in vain, in this run."""
+        return self._turning or self._unopened is not None
+
+    def _raise_if_unopened(self) -> None:
+        if self._unopened is not None:
+            raise to_wire(self._unopened)
 
     @workflow.query(description="State, counts of splits, files and bytes.")
     def status(self) -> DiamondStatus:
@@ -229,7 +237,7 @@ class DiamondWorkflow:
         why = "it was running when the diamond was recovered"
         found: TakenUp = await workflow.execute_activity_method(
             RecoveryActivities.take_up,
-            TakeUp(record.repo, record.diamond, instant(workflow.time_ns()), why),
+            TakeUp(record.repo, record.diamond, instant(workflow.time_ns()), why, _new_id()),
             task_queue=TASK_QUEUE,
             start_to_close_timeout=timedelta(days=options.spark_days),
             heartbeat_timeout=timedelta(seconds=options.metadata_seconds),
@@ -238,13 +246,16 @@ class DiamondWorkflow:
         )
         record.restore(found)
         if record.answer is not None:
+            if found.diamond.label:
+                unlabeled = await self._set_label(found.diamond.label, record.contributor, record.answer.bundle)
+                record.answer = replace(record.answer, label=found.diamond.label, unlabeled=unlabeled)
             await self._move(DiamondState.DONE)
         elif record.state is DiamondState.COMMITTING:
             record.reason = "its commit was lost; commit it again"
             await self._move(DiamondState.INITIALIZED)
         else:
             await self._publish(MetadataActivities.publish_diamond)
-        self._taking_up = False
+        record.recovering = False
         await self._fleet.dismiss([split.id for split in found.splits if split.stopped], why)
 
     async def _commit(self, request: CommitRequest) -> None:
@@ -263,6 +274,9 @@ class DiamondWorkflow:
             made = await self._make_bundle(request, bundle)
         except ActivityError as error:
             failure = from_wire(error)
+            if isinstance(failure, StoreRefused):  # what follows may have to wait until somebody renews credentials
+                record.fail_commit(request, failure)
+                self._describe()
             given_up = await self._give_up(bundle, failure)
             if given_up is None:
                 record.reason, record.making = str(failure), None
@@ -274,7 +288,8 @@ class DiamondWorkflow:
             request.request, bundle, made.files, made.bytes, made.conflicts, record.left_out(), request.label
         )
         if request.label:
-            answer = replace(answer, unlabeled=await self._set_label(request, bundle))
+            who = request.contributor or record.contributor
+            answer = replace(answer, unlabeled=await self._set_label(request.label, who, bundle))
         record.reason, record.bundle, record.making = answer.unlabeled, bundle, None
         await self._move(DiamondState.DONE)
         record.answer = answer
@@ -293,14 +308,14 @@ class DiamondWorkflow:
             f"give up bundle {bundle}",
         )
 
-    async def _set_label(self, request: CommitRequest, bundle: BundleId) -> str:
+    async def _set_label(self, name: str, contributor: Contributor, bundle: BundleId) -> str:
         """Label the bundle, which exists by now, so nothing can undo the commit any more. Why it failed, if it did."""
         record = self._record
         label = Label(
-            name=label_name(request.label),
+            name=label_name(name),
             repo=record.repo,
             bundle=bundle,
-            contributor=request.contributor or record.contributor,
+            contributor=contributor,
             set=instant(workflow.time_ns()),
             id=_new_id(),
         )
@@ -401,7 +416,7 @@ class DiamondWorkflow:
         """Go on in a new run with the same record. Waiting clients are told to ask again; nothing is lost."""
         self._turning = True
         await workflow.wait_condition(workflow.all_handlers_finished)
-        workflow.continue_as_new(self._record)
+        workflow.continue_as_new(self._record.pack())
 
 
 def _new_id() -> str:

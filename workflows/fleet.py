@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
 _Child = workflow.ChildWorkflowHandle[Any, SplitReport]
 _TERMINATED = "its workflow was terminated"
 _NEVER_RAN = 200  # descriptors in one message
-_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # seconds between attempts to start a split whose run before is just ending
+_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30)  # seconds until the run before of a split is gone; its host may be dead
 
 
 class Fleet:
@@ -52,17 +52,19 @@ class Fleet:
     async def stop_all(self, why: str) -> None:
         """Stop every split that has not ended, and wait until they have."""
         dropped = self._record.drop_waiting(why)
-        if dropped and workflow.patched("splits-that-never-ran-are-published"):
-            await self._publish_dropped(dropped)
         while self._open():
             for _, row in self._open():  # not told yet, not heard, or gone without a word: telling it shows which
                 row.stop = why
             await self.stop()
             await self._until_ended(self._record.options.stop_seconds)
+        if dropped and workflow.patched("splits-that-never-ran-are-published"):
+            await self._publish_dropped(dropped)
 
     async def _publish_dropped(self, dropped: dict[SplitId, AddSplit]) -> None:
-        """They have no workflow that could do it. Of one whose run before is still ending, that run tells."""
+        """They have no workflow that could do it. Their next generation is failed, whatever one before them did."""
         record, now = self._record, instant(workflow.time_ns())
+        for split in dropped:
+            record.splits[split].generation += 1
         never_ran = [
             Split(
                 id=split,
@@ -82,7 +84,7 @@ class Fleet:
                 reason=row.reason,
             )
             for split, add in dropped.items()
-            if not (row := record.splits[split]).open
+            for row in (record.splits[split],)
         ]
         for start in range(0, len(never_ran), _NEVER_RAN):
             some = never_ran[start : start + _NEVER_RAN]
@@ -116,7 +118,9 @@ class Fleet:
         await asyncio.gather(*(self._tell(split, row, SplitWorkflow.probe) for split, row in self._unwatched()))
 
     def _open(self) -> list[tuple[SplitId, SplitRow]]:
-        return list(self._record.index.open.items())
+        """In the order they were added first, whatever happened since: what is replayed must find the same."""
+        record = self._record
+        return [(split, record.splits[split]) for split in record.splits if split in record.index.open]
 
     def _unwatched(self) -> list[tuple[SplitId, SplitRow]]:
         return [(split, row) for split, row in self._open() if (split, row.generation) not in self._watches]
@@ -146,7 +150,16 @@ class Fleet:
         record = self._record
         return await workflow.start_child_workflow(
             SplitWorkflow.run,
-            SplitInput(record.repo, record.diamond, add, row.generation, row.created, record.options, row.position),
+            SplitInput(
+                record.repo,
+                record.diamond,
+                add,
+                row.generation,
+                row.created,
+                record.options,
+                row.position,
+                record.epoch,
+            ),
             id=split_workflow(record.repo, record.diamond, split),
             task_queue=TASK_QUEUE,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,

@@ -130,5 +130,6 @@ class JanitorWorkflow:
 
 def _limits(order: JanitorInput) -> Limits:
     now = workflow.time_ns()
-    ended, silent = (now - int(seconds * 1e9) for seconds in (order.older_than_seconds, order.silent_seconds))
+    ages = (order.older_than_seconds, order.silent_seconds)
+    ended, silent = (max(0, now - int(seconds * 1e9)) for seconds in ages)
     return Limits(instant(ended), instant(silent))

@@ -107,6 +107,7 @@ class SplitInput:
     created: str
     options: Options
     position: int = 0
+    epoch: str = ""
 
 
 @dataclass(frozen=True)

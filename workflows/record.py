@@ -7,10 +7,15 @@ only carries that out. Nothing here touches Temporal, so all of it can be tried 
 from __future__ import annotations
 
 import heapq
+import zlib
+from base64 import b85decode, b85encode
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
+
+import msgspec
 
 from activities.recovery import REASON, FoundSplit, TakenUp
 from datamon.errors import DatamonError, NotFound, NothingToCommit, WrongState
@@ -30,7 +35,7 @@ from workflows.messages import (
 )
 
 REFUSALS = 100  # refused adds and failed commits that are remembered, for the clients that sent them
-MAX_SPLITS = 2_500  # the record is one payload of continue-as-new, which ends at 2 MiB; a waiting split takes 630 bytes
+MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.3 MB; a payload ends at 2 MiB
 
 
 @dataclass
@@ -51,6 +56,9 @@ class SplitRow:
     bytes: int = 0
     reason: str = ""
     tag: str = ""
+
+
+_rows = msgspec.json.Decoder(dict[SplitId, SplitRow])
 
 
 class SplitIndex:
@@ -110,11 +118,26 @@ class DiamondRecord:
     answer: CommitAnswer | None = None
     making: BundleId | None = None  # what the commit under way will make
     recovering: bool = False  # nothing but names so far: the rest is to be taken from the store
+    server: str = ""
+    epoch: str = ""
+    packed: str = ""  # `splits`, on the way to the next run; see `pack`
 
     def __post_init__(self) -> None:
+        if self.packed:
+            self.splits, self.packed = _rows.decode(zlib.decompress(b85decode(self.packed))), ""
         self.index = SplitIndex()  # no field: it is made of the rows, and does not travel
         for split, row in self.splits.items():
             self.index.enter(split, row)
+
+    def pack(self) -> DiamondRecord:
+        """The record as it travels to the next run of the workflow.
+
+        Temporal's converter would take a second to read 2,000 splits, and a workflow that does not yield for two is
+        taken for dead. Packed, they take 25 ms, and an eighth of the space.
+        """
+        packed = copy(self)
+        packed.splits, packed.packed = {}, b85encode(zlib.compress(msgspec.json.encode(self.splits))).decode()
+        return packed
 
     @contextmanager
     def changing(self, split: SplitId) -> Iterator[SplitRow]:
@@ -198,7 +221,6 @@ class DiamondRecord:
         for split in dropped:
             with self.changing(split) as row:
                 row.waiting, row.state, row.reason = None, SplitState.FAILED, why
-                row.generation += not row.open
         return dropped
 
     # Taking up what the store says
@@ -208,6 +230,7 @@ class DiamondRecord:
         diamond = found.diamond
         self.state, self.created, self.revision = diamond.state, diamond.created, diamond.revision
         self.tag, self.contributor, self.reason = diamond.tag, diamond.contributor, diamond.reason
+        self.epoch = diamond.epoch
         for number, split in enumerate(found.splits, 1):
             self.splits[split.id] = _restored(split, number)
             self.index.enter(split.id, self.splits[split.id])
@@ -218,7 +241,6 @@ class DiamondRecord:
             self.answer = CommitAnswer("", diamond.making, made.files, made.bytes, made.conflicts, self.left_out())
         if diamond.state is DiamondState.CANCELING:
             self.cancel = CancelRequest(reason="canceled, and taken up again")
-        self.recovering = False
 
     # Committing and canceling
 
@@ -268,8 +290,12 @@ class DiamondRecord:
 
     def knows_commit(self, request: CommitRequest) -> bool:
         """Whether this very request was accepted before, perhaps in an earlier run of the workflow."""
-        waiting = self.commit is not None and self.commit.request == request.request
-        return waiting or self.has_answer(request)
+        return self.is_under_way(request) or self.has_answer(request)
+
+    def is_under_way(self, request: CommitRequest) -> bool:
+        """Whether this very request is being carried out, or was."""
+        answered = self.answer is not None and self.answer.request == request.request
+        return answered or (self.commit is not None and self.commit.request == request.request)
 
     def has_answer(self, request: CommitRequest) -> bool:
         """Whether this very request has come to something."""
@@ -363,9 +389,12 @@ class DiamondRecord:
             mode=self.commit.mode if self.commit else None,
             ended=now if self.state.ended else None,
             making=self.making,
+            label=self.commit.label if self.commit and self.making else "",
             bundle=self.bundle,
             splits={state: self.count(state) for state in SplitState},
             reason=self.reason,
+            server=self.server,
+            epoch=self.epoch,
         )
 
 

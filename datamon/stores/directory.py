@@ -69,7 +69,7 @@ class DirectoryStore:
     def delete(self, key: str) -> None:
         """See ObjectStore. Folders that become empty go with it."""
         path = self._path(key)
-        with self._writing():
+        with self._writing(), self._lock():
             path.unlink(missing_ok=True)
         with suppress(OSError):  # the first that is not empty
             while (path := path.parent) != self.root:
@@ -82,7 +82,7 @@ class DirectoryStore:
 
     def folders(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
-        return (name for name, is_folder in self._listing(prefix.rstrip("/")) if is_folder)
+        return iter(sorted(name for name, is_folder in self._listing(prefix.rstrip("/")) if is_folder))
 
     def _keys_below(self, folder: str) -> Iterator[str]:
         for name, is_folder in self._listing(folder):
@@ -146,6 +146,7 @@ class DirectoryStore:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
+        _make_folders(self.root / _PRIVATE)
         with (self.root / _PRIVATE / "lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -165,10 +165,13 @@ def waiting_splits(diamond: StoredDiamond, stored: Sequence[StoredSplit]) -> lis
 
 async def _waiting(diamond: StoredDiamond) -> list[SplitStatus]:
     from starter.client import Datamon
+    from starter.connect import need_worker
+    from workflows.names import TASK_QUEUE
 
     try:
         async with await Datamon.connect() as datamon:
             found = datamon.diamonds.get(diamond.repo, diamond.id)
+            await need_worker(datamon.client, TASK_QUEUE, patience=0)
             if not (await found.status()).waiting:
                 return []
             return [split for split in await found.splits() if split.state is SplitState.RUNNING and not split.started]

@@ -201,7 +201,8 @@ def cancel(repo: RepoName, diamond: DiamondId) -> None:
 @diamond.command()
 @repo_option()
 @diamond_option()
-def recover(repo: RepoName, diamond: DiamondId) -> None:
+@click.option("--server-lost", is_flag=True, help="The Temporal server it was opened on is lost for good.")
+def recover(repo: RepoName, diamond: DiamondId, *, server_lost: bool) -> None:
     """Take up a diamond whose workflow is gone: its Temporal server was lost, or somebody terminated it.
 
     Everything is taken from the store: done splits count, those that were running are failed. Then it can be added
@@ -214,8 +215,10 @@ def recover(repo: RepoName, diamond: DiamondId) -> None:
         from starter.client import Datamon
 
         async with await Datamon.connect() as datamon:
-            status = await (await datamon.diamonds.recover(repo, diamond)).status()
+            recovered = await datamon.diamonds.recover(repo, diamond, server_lost=server_lost)
+            status = await recovered.status()
         counts = ", ".join(f"{number} {state}" for state, number in status.splits.items() if number)
-        say(f"diamond {diamond} is {status.state}; splits: {counts or 'none'}")
+        made = f", as bundle {status.bundle}" if status.bundle else ""
+        say(f"diamond {diamond} is {status.state}{made}; splits: {counts or 'none'}")
 
     asyncio.run(run())

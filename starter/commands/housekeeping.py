@@ -10,6 +10,7 @@ import click
 
 from datamon.errors import Failed, counted
 from datamon.housekeeping import Finding, Verdict
+from starter.commands.adding import on_interrupt
 from starter.commands.options import age_option
 from starter.output import Command, format_option, one_format_option, print_listing, print_one, say, seconds
 
@@ -43,7 +44,8 @@ def run(older_than: timedelta, abandoned_after: timedelta, format: str, *, dry_r
         from starter.client import Datamon
 
         async with await Datamon.connect() as datamon:
-            return await datamon.housekeeping.run(older_than, abandoned_after, dry_run=dry_run)
+            with on_interrupt("the round goes on; the Web UI shows it as the workflow `janitor`"):
+                return await datamon.housekeeping.run(older_than, abandoned_after, dry_run=dry_run)
 
     report = asyncio.run(work())
     if format == "table":

@@ -55,6 +55,9 @@ def state_option(states: type[StrEnum]) -> Callable[[Command], Command]:
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
+_CENTURY = timedelta(days=36_525)
+
+
 def age_option(name: str, default: str, about: str) -> Callable[[Command], Command]:
     """An option that takes a span of time."""
 
@@ -62,7 +65,10 @@ def age_option(name: str, default: str, about: str) -> Callable[[Command], Comma
         found = re.fullmatch(r"(\d{1,6})([smhdw])", value)
         if found is None:
             raise BadUsage(f"{value!r} is not an age; write it as 90m, 12h, 7d or 4w")
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+        span = timedelta(**{_UNITS[found[2]]: int(found[1])})
+        if span > _CENTURY:
+            raise BadUsage(f"{value!r} is more than a hundred years")
+        return span
 
     return click.option(name, default=default, show_default=True, callback=age, help=about)
 

@@ -8,6 +8,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.commit import CommitActivities, MakeBundle
 from activities.metadata import FinishSplit, MetadataActivities
+from activities.recovery import RecoveryActivities, TakeUp
 from activities.upload import UploadActivities, UploadSplit
 from activities.wire import from_wire, to_wire
 from datamon import catalog, keys
@@ -32,7 +33,13 @@ R, D, S, ADA = RepoName("r"), DiamondId("d"), SplitId("s"), Contributor("Ada")
 def context(tmp_path):
     context = open_context(str(tmp_path / "store"))
     catalog.create_repo(context, R, "", ADA, 0)
+    catalog.open_diamond(context, diamond(D))
     return context
+
+
+def diamond(name, created="c", **more):
+    told = {"state": DiamondState.INITIALIZED, "contributor": ADA, "updated": "u", "revision": 1}
+    return Diamond(id=DiamondId(name), repo=R, created=created, **(told | more))
 
 
 def split(generation=1, **more):
@@ -77,6 +84,45 @@ def test_what_comes_late_changes_nothing(context):
     assert (published(context).generation, published(context).state) == (2, SplitState.RUNNING)
 
 
+def test_a_split_of_before_its_diamond_was_recovered_publishes_nothing(context):
+    metadata = MetadataActivities(context)
+    run(metadata.start_split, split())
+    taken = catalog.take_up(context, catalog.get_diamond(context, R, D), "epoch", "now")
+    assert catalog.take_up(context, taken, "epoch", "later") == taken
+    for late in (lambda: run(metadata.start_split, split(2)), lambda: run(metadata.finish_split, finish())):
+        with pytest.raises(StaleWrite):
+            late()
+    assert (published(context).generation, published(context).state) == (1, SplitState.RUNNING)
+    run(metadata.start_split, split(2, epoch="epoch"))
+    assert published(context).generation == 2
+
+
+def test_a_diamond_that_was_removed_is_not_published_again(context):
+    context.vmetadata.delete(keys.diamond(R, D))
+    with pytest.raises(StaleWrite):
+        run(MetadataActivities(context).publish_diamond, diamond(D, revision=7))
+    assert list(catalog.diamonds(context, R)) == []
+
+
+def test_a_recovery_that_wakes_up_late_stops_nothing_that_was_started_after_it(context):
+    recovery = RecoveryActivities(context)
+    run(MetadataActivities(context).start_split, split(started="2026-01-01", position=1))
+    request = TakeUp(R, D, "2026-01-02", "why", "epoch")
+    [found] = run(recovery.take_up, request).splits
+    assert (found.state, found.stopped) == (SplitState.FAILED, True)
+    assert [one.stopped for one in run(recovery.take_up, request).splits] == [True], "the same again"
+    run(MetadataActivities(context).start_split, split(2, started="2026-01-03", epoch="epoch"))
+    with pytest.raises(StaleWrite):
+        run(recovery.take_up, request)
+    assert published(context).state is SplitState.RUNNING
+
+
+def test_a_damaged_split_does_not_keep_its_diamond_from_being_recovered(context):
+    context.vmetadata.create(keys.split(R, D, S), b"version: 99")
+    [found] = run(RecoveryActivities(context).take_up, TakeUp(R, D, "now", "why", "epoch")).splits
+    assert (found.state, "version" in found.reason) == (SplitState.FAILED, True)
+
+
 def test_a_new_generation_scratches_the_lists_of_older_ones_only(context):
     """Also when it wakes up after a newer one has come."""
     lists = {g: keys.split_files(R, D, S, keys.split_index(g, "aaaaaaaa", 0)) for g in (1, 2, 3, 10)}
@@ -89,21 +135,16 @@ def test_a_new_generation_scratches_the_lists_of_older_ones_only(context):
 def test_a_diamond_is_opened_once_and_by_one(context):
     metadata = MetadataActivities(context)
 
-    def diamond(created):
-        return Diamond(
-            id=D, repo=R, state=DiamondState.INITIALIZED, contributor=ADA, created=created, updated="u", revision=1
-        )
-
     def attempt(number):
         try:
-            run(metadata.open_diamond, diamond(f"c{number}"))
+            run(metadata.open_diamond, diamond("new", f"c{number}"))
         except AlreadyExists:
             return False
         return True
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(attempt, range(8))) == 1
-    run(metadata.open_diamond, catalog.get_diamond(context, R, D))
+    run(metadata.open_diamond, catalog.get_diamond(context, R, DiamondId("new")))
 
 
 def test_data_that_cannot_be_written_is_no_reason_to_try_for_ever(context):

@@ -111,6 +111,10 @@ def test_the_janitor_has_credentials_of_its_own(s3, place, tmp_path):
         environment.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profiles))
         for profile in ("nobody", "unheard-of"):
             settings = Settings.load({"DATAMON_STORE": place, "DATAMON_JANITOR_PROFILE": profile})
+            janitor = HousekeepingActivities(settings.janitor_context())
+            with pytest.raises(ApplicationError) as never:
+                ActivityEnvironment().run(janitor.list_repos, "")
+            assert never.value.non_retryable, "else the round would wait for ever"
             with pytest.raises(ApplicationError) as refused:
                 tidy(settings.janitor_context())
             assert isinstance(from_wire(refused.value), StoreRefused)

@@ -1,6 +1,10 @@
 """What a diamond accepts and refuses, without Temporal."""
 
+from dataclasses import fields
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from datamon.errors import BadUsage, NotFound, NothingToCommit, WrongState
 from datamon.ids import DiamondId, RepoName, SplitId
@@ -22,7 +26,8 @@ def record():
 
 
 def start(record, name):
-    record.splits[name].waiting = record.splits[name].waiting or split(name)
+    with record.changing(SplitId(name)) as row:
+        row.waiting = row.waiting or split(name)
     record.begin(SplitId(name))
     record.splits[name].started = True
     return record.splits[name]
@@ -218,3 +223,42 @@ def test_the_page_for_the_web_ui(record):
     assert "| state | **initialized** |" in page
     assert "| splits | 0 running, 1 done, 1 failed |" in page
     assert "| node-3 | disk full |" in page
+
+
+def recounted(record):
+    """A record whose index is made of its rows anew."""
+    return DiamondRecord(**{field.name: getattr(record, field.name) for field in fields(record)})
+
+
+def told(record):
+    index = record.index
+    counts = {state: index.states[state] for state in SplitState}
+    return counts, index.files, index.bytes, index.waiting, set(index.ready), set(index.open), set(index.failed)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "begin", "done", "fail", "drop"]), st.sampled_from("abc"))))
+def test_what_is_kept_up_to_date_is_what_a_recount_gives(steps):
+    record = DiamondRecord(RepoName("r"), DiamondId("d"), ADA)
+    for number, (step, name) in enumerate(steps):
+        match step:
+            case "add":
+                record.add(split(name, str(number)), "now")
+            case "begin" if name in record.splits and not record.splits[name].open:
+                record.begin(SplitId(name))
+            case "done" if name in record.splits:
+                end(record, name, files=number, bytes=1)
+            case "fail" if name in record.splits:
+                end(record, name, SplitState.FAILED, reason="why")
+            case "drop":
+                record.drop_waiting("why")
+        assert told(record) == told(recounted(record))
+    packed = record.pack()
+    assert (packed.splits, bool(record.splits)) == ({}, bool(record.splits))
+    assert recounted(packed).splits == record.splits
+
+
+def test_nothing_is_accepted_while_it_is_taken_up_again(record):
+    record.recovering = True
+    assert "being recovered" in str(record.add(split("s"), "now"))
+    with pytest.raises(WrongState, match="try again in a moment"):
+        record.check_commit(CommitRequest("1", "m"))

@@ -101,6 +101,9 @@ def test_folders_are_the_names_directly_below(store):
     for key in ("x/b/1", "x/a/1", "x/a/2", "x/file", "y/z"):
         store.create(key, b"")
     assert list(store.folders("x/")) == ["a", "b"]
+    for name in ("weather", "weather-2024", "weather.old"):
+        store.create(f"repos/{name}/repo.yaml", b"")
+    assert list(store.folders("repos/")) == ["weather", "weather-2024", "weather.old"], "as text, not as keys"
 
 
 def test_delete(store):

@@ -8,12 +8,12 @@ import pytest
 
 from datamon import catalog, keys
 from datamon.download import Wanted, download
-from datamon.errors import BadUsage, ConflictsForbidden, CorruptObject, NothingToCommit, WrongState
+from datamon.errors import BadUsage, ConflictsForbidden, CorruptObject, NothingToCommit, StoreRefused, WrongState
 from datamon.ids import RepoName
 from datamon.model import ConflictMode, Contributor, DiamondState, Order, SplitState
 from starter.client import Datamon, SplitOptions
 from tests.conftest import Command, tree
-from tests.workflow.helpers import add_started, bundles, published, splits
+from tests.workflow.helpers import add_started, bundles, published, splits, until
 from tests.workflow.server import private_server
 from worker.service import build_workers
 from workflows.diamond import DiamondWorkflow
@@ -69,8 +69,11 @@ async def test_versions_that_lost_are_kept_under_their_own_split(datamon, diamon
 async def test_versions_that_lost_can_be_dropped(datamon, diamond, files, tmp_path):
     await add(diamond, files("1", {"file": "first", "same": "s", "x": "a file"}))
     await add(diamond, files("2", CLASH))
+    seen = await diamond.preview(ConflictMode.IGNORE)
+    assert [contest.name for contest in seen.contested] == ["file", "x"]
     answer = await diamond.commit("m", ConflictMode.IGNORE)
-    assert (answer.files, answer.conflicts) == (len(CLASH), 0)
+    assert (answer.files, answer.bytes, answer.conflicts) == (len(CLASH), seen.bytes, 0)
+    assert (seen.files, seen.conflicts) == (len(CLASH), 0)
     assert fetched(datamon, diamond, tmp_path / "out") == CLASH
 
 
@@ -188,6 +191,28 @@ async def test_a_commit_that_fails_leaves_its_reason_and_nothing_else(datamon, d
     bundle = await diamond.commit("m")
     assert [made.id for made in bundles(datamon, diamond)] == [bundle.bundle]
     assert published(datamon, diamond).reason == ""
+
+
+async def test_a_store_that_refuses_is_told_at_once_and_the_diamond_goes_on_when_it_lets_us(datamon, diamond, files):
+    await add(diamond, files("p", {"a": "1"}))
+    folder = datamon.context.metadata.root / keys.bundles(diamond.repo)
+    folder.mkdir(parents=True)
+    folder.chmod(0o555)
+    try:
+        with pytest.raises(StoreRefused, match="permission denied"):
+            await diamond.commit("m")
+        assert "permission denied" in (await diamond.status()).reason
+        with pytest.raises(WrongState, match="is committing"):
+            await diamond.commit("too early")
+    finally:
+        folder.chmod(0o755)
+    await until(lambda: is_open(diamond))
+    assert (await diamond.commit("m")).files == 1
+    assert len(bundles(datamon, diamond)) == 1
+
+
+async def is_open(diamond):
+    return (await diamond.status()).state is DiamondState.INITIALIZED
 
 
 async def test_a_label_is_set_with_the_commit_and_keeps_its_history(datamon, repo, files):

@@ -30,9 +30,11 @@ async def test_the_database_is_lost_and_the_diamond_goes_on(tmp_path, files, spa
 
     async with private_server(tmp_path, spark) as datamon:
         lost = datamon.diamonds.get("r", "lost")
-        with pytest.raises(Failed, match="take it up with `datamon diamond recover --repo r --diamond lost`"):
+        with pytest.raises(Failed, match="has no workflow for it; if this is the right server, take it up with"):
             await lost.commit("m")
-        diamond = await datamon.diamonds.recover("r", "lost")
+        with pytest.raises(WrongState, match="opened on another Temporal server or namespace, and may go on there"):
+            await datamon.diamonds.recover("r", "lost")
+        diamond = await datamon.diamonds.recover("r", "lost", server_lost=True)
         status = await diamond.status()
         assert (status.state, status.files, status.created) == ("initialized", 4, before.created)
         assert status.splits == {"done": 2, "failed": 2, "running": 0}
@@ -103,11 +105,12 @@ async def test_a_commit_that_had_made_its_bundle_is_done(datamon, repo, files):
     made = await diamond.commit("m")
     await diamond.handle.result()
     other = await datamon.diamonds.initialize(repo)
-    await lose(datamon, other, state=DiamondState.COMMITTING, making=made.bundle)
+    await lose(datamon, other, state=DiamondState.COMMITTING, making=made.bundle, label="latest")
     await datamon.diamonds.recover(repo, other.id)
     result = await other.handle.result()
     assert (result.state, result.answer.bundle, result.answer.files) == (DiamondState.DONE, made.bundle, 1)
     assert (published(datamon, other).state, published(datamon, other).bundle) == (DiamondState.DONE, made.bundle)
+    assert (await datamon.labels.get(repo, "latest")).bundle == made.bundle, "the label that it was to have"
 
 
 async def test_a_cancel_that_was_lost_is_carried_out(datamon, repo):
@@ -126,8 +129,12 @@ async def test_whoever_went_before_is_shut_out(datamon, repo, files):
     await (await diamond.add(files("p", {"a": "1"}))).result()
     store, key = datamon.context.vmetadata, keys.diamond(repo, diamond.id)
     seen, now = store.get_versioned(key), published(datamon, diamond)
-    fields = {name: getattr(now, name) for name in now.__slots__} | {"revision": now.revision + 1}
+    fields = {name: getattr(now, name) for name in now.__slots__} | {"revision": now.revision + 1, "epoch": "theirs"}
     store.replace(key, descriptors.dump(type(now)(**fields)), seen.version)
+    late = await diamond.add(files("q", {"b": "2"}))
+    with pytest.raises(SplitFailed, match="has moved on; this write came too late"):
+        await late.result()
+    assert late.id not in splits(datamon, diamond)
     with pytest.raises(Failed, match="take it up with"):
         await diamond.commit("m")
     assert bundles(datamon, diamond) == []
