@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+JOBS ?= 2
 READY := $(VENV)/.ready
 SOURCES := datamon workflows activities worker starter
 .DEFAULT_GOAL := help
@@ -22,8 +23,8 @@ demo: $(READY) ## run a whole diamond on the embedded stack and show it; KEEP=1 
 	@PATH="$(CURDIR)/$(BIN):$$PATH" KEEP="$(KEEP)" bash starter/demo.sh
 
 .PHONY: test
-test: $(READY) ## run all tests, on real servers
-	$(BIN)/python -m pytest $(PYTEST)
+test: $(READY) ## run all tests, on real servers; JOBS=0 runs them one after the other
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST)
 
 .PHONY: bench
 bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; BENCH="--rounds 1" for less

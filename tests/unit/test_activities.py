@@ -44,7 +44,8 @@ def diamond(name, created="c", **more):
 
 def split(generation=1, **more):
     told = {"state": SplitState.RUNNING, "revision": 1, "tag": "", "host": "h", "source": "/", "created": "c"}
-    return Split(id=S, diamond=D, repo=R, generation=generation, contributor=ADA, started="s", **(told | more))
+    told["started"] = "s"
+    return Split(id=S, diamond=D, repo=R, generation=generation, contributor=ADA, **(told | more))
 
 
 def finish(generation=1, state=SplitState.DONE, ended="e", reason=""):
