@@ -56,11 +56,11 @@ for pid in "${pids[@]}"; do wait "$pid"; done
 run datamon diamond split list --repo weather --diamond "$diamond"
 
 say "5. Commit: one immutable bundle, or nothing."
-bundle=$(run datamon diamond commit --repo weather --diamond "$diamond" --message "March, first days")
+run datamon diamond commit --repo weather --diamond "$diamond" --message "March, first days" --label latest
 run datamon bundle list --repo weather
 
 say "6. Download it. The last upload of notes.txt won; the other versions are kept under .conflicts."
-run datamon bundle download --repo weather --bundle "$bundle" --destination "$folder/march"
+run datamon bundle download --repo weather --label latest --destination "$folder/march"
 (cd "$folder/march" && find . -path ./.datamon -prune -o -type f -print | sort | sed 's|^\./|    |')
 for file in "$folder"/march/notes.txt "$folder"/march/.conflicts/*/notes.txt; do
     echo "${file#"$folder"/march/}: $(cat "$file")"

@@ -28,6 +28,11 @@ def as_an_ordinary_user():
             ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
+def pytest_collection_modifyitems(items):
+    """What takes longest comes first, so that nobody waits for it in the end."""
+    items.sort(key=lambda item: item.path.name != "test_many.py")
+
+
 @dataclass
 class Command:
     """The command `datamon` with a home of its own."""

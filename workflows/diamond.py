@@ -320,12 +320,7 @@ class DiamondWorkflow:
             id=_new_id(),
         )
         try:
-            await quickly(
-                MetadataActivities.set_label,
-                label,
-                record.options,
-                f"label {label.name}",
-            )
+            await quickly(MetadataActivities.set_label, label, record.options, f"label {label.name}")
         except ActivityError as error:
             return f"the bundle exists, but its label could not be set: {from_wire(error)}"
         return ""

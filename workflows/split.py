@@ -56,7 +56,7 @@ class SplitWorkflow:
         try:
             await self._finish(report)
         except ActivityError as error:  # it cannot be published, so it did not happen; the diamond must know
-            report = self._failed(error)
+            report = report if report.failure is not None else self._failed(error)
         await self._tell_diamond(report)
         return report
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,10 @@ def test_wrong_usage(stack, command):
 
 
 def test_flags_that_exclude_each_other(stack, where, source):
-    said = stack.refused("diamond", "commit", *where, "--message=m", "--with-conflicts", "--no-conflicts", exit_code=2)
-    assert said == "datamon: --with-conflicts and --no-conflicts exclude each other"
+    modes = ("--with-conflicts", "--with-checkpoints", "--ignore-conflicts", "--no-conflicts")
+    for one, other in combinations(modes, 2):
+        said = stack.refused("diamond", "commit", *where, "--message=m", other, one, exit_code=2)
+        assert said == f"datamon: {one} and {other} exclude each other"
     assert "--create goes with --split" in stack.refused(
         "diamond", "add", *where, "--path", source, "--create", exit_code=2
     )

@@ -3,6 +3,8 @@
 import pytest
 
 from tests.conftest import tree
+from tests.workflow.helpers import add_started, add_unending
+from workflows.messages import Options
 
 
 def uploaded(stack, repo, path, *more):
@@ -84,10 +86,20 @@ def test_a_dry_run_and_the_files_of_splits(stack, where, files):
     assert "Missing option '--diamond'" in stack.refused("diamond", "split", "list", "--repo", where[1], exit_code=2)
 
 
-async def test_splits_that_wait_for_a_place_are_listed(stack, datamon, repo):
-    from tests.workflow.helpers import add_started, add_unending
-    from workflows.messages import Options
+async def test_what_a_commit_leaves_out_is_said(stack, datamon, where, files):
+    added(stack, where, files("p", {"a": "1"}), "quick")
+    await add_started(datamon.diamonds.get(where[1], where[3]), "slow")
+    done = stack.run("diamond", "commit", *where, "--message", "m", "--label", "latest")
+    why = "it was still running when the diamond was committed"
+    assert f"left out split slow: {why}\n" in done.stderr
+    assert "label latest points to it" in done.stderr
+    [left] = stack.json("bundle", "get", "--repo", where[1], "--label", "latest")["diamond"]["left_out"]
+    assert left == {"id": "slow", "state": "failed", "reason": why}
+    [stopped] = stack.json("diamond", "split", "list", *where, "--state", "failed")
+    assert (stopped["id"], stopped["reason"]) == ("slow", why)
 
+
+async def test_splits_that_wait_for_a_place_are_listed(stack, datamon, repo):
     diamond = await datamon.diamonds.initialize(repo, options=Options(window=1))
     running, waiting = await add_started(diamond), await add_unending(diamond)
     where = ("--repo", repo, "--diamond", diamond.id)

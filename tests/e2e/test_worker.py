@@ -54,7 +54,7 @@ def test_a_worker_that_is_stopped_hands_its_upload_to_the_next_one(stack, elsewh
     while [s["state"] for s in stack.json("diamond", "split", "list", *where)] != ["running"]:
         pass
     stop_worker(worker)
-    assert [s["state"] for s in stack.json("diamond", "split", "list", *where)] == ["running"]
+    assert [(s["state"], s["reason"]) for s in stack.json("diamond", "split", "list", *where)] == [("running", "")]
     worker = start_worker(elsewhere)
     bundle = stack("diamond", "commit", *where, "--message", "m", "--wait")
     assert stack.json("bundle", "get", "--repo", repo, "--bundle", bundle)["bytes"] == 3 << 30
