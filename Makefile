@@ -24,7 +24,7 @@ demo: $(READY) ## run a whole diamond on the embedded stack and show it; KEEP=1 
 
 .PHONY: test
 test: $(READY) ## run all tests, on real servers; JOBS=0 runs them one after the other
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 .PHONY: bench
 bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; BENCH="--rounds 1" for less

@@ -182,6 +182,8 @@ class SplitStatus:
     tag: str = ""
     refused: Refusal | None = None
     position: int = 0
+    created: str = ""
+    waiting: AddSplit | None = None  # what is to be uploaded, while it waits for a place
 
 
 @dataclass(frozen=True)

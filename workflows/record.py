@@ -373,6 +373,8 @@ class DiamondRecord:
             tag=row.tag,
             refused=refused,
             position=row.position,
+            created=row.created,
+            waiting=row.waiting,
         )
 
     def descriptor(self, now: str) -> Diamond:

@@ -151,19 +151,19 @@ def waiting_splits(diamond: StoredDiamond, stored: Sequence[StoredSplit]) -> lis
             generation=split.generation,
             revision=0,
             tag=split.tag,
-            contributor=diamond.contributor,
-            host="",
-            source="",
-            created=diamond.created,
+            contributor=split.waiting.contributor,
+            host=split.waiting.host,
+            source=split.waiting.path,
+            created=split.created,
             started=None,
             position=split.position,
         )
-        for split in asyncio.run(_waiting(diamond))
-        if split.split not in known
+        for split in asyncio.run(_known_to_workflow(diamond))
+        if split.waiting is not None and split.split not in known
     ]
 
 
-async def _waiting(diamond: StoredDiamond) -> list[SplitStatus]:
+async def _known_to_workflow(diamond: StoredDiamond) -> list[SplitStatus]:
     from starter.client import Datamon
     from starter.connect import need_worker
     from workflows.names import TASK_QUEUE
@@ -174,7 +174,7 @@ async def _waiting(diamond: StoredDiamond) -> list[SplitStatus]:
             await need_worker(datamon.client, TASK_QUEUE, patience=0)
             if not (await found.status()).waiting:
                 return []
-            return [split for split in await found.splits() if split.state is SplitState.RUNNING and not split.started]
+            return await found.splits()
     except DatamonError:
         return []
 

@@ -105,6 +105,7 @@ async def test_splits_that_wait_for_a_place_are_listed(stack, datamon, repo):
     where = ("--repo", repo, "--diamond", diamond.id)
     found = stack.json("diamond", "split", "list", *where)
     assert [(one["id"], one["state"]) for one in found] == [(running, "running"), (waiting, "running")]
+    assert (found[1]["source"], found[1]["host"], found[1]["started"]) == ("/nowhere", "nobody", None)
     last = stack("diamond", "split", "list", *where).splitlines()[-1]
     assert last.endswith("waiting for a place")
     await diamond.cancel()
