@@ -12,7 +12,7 @@ from datamon import catalog, keys
 from datamon.errors import CorruptObject, NotFound, StaleWrite
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.labels import set_label
-from datamon.model import Diamond, Label, Split, SplitState
+from datamon.model import Diamond, DiamondState, Label, Split, SplitState
 from datamon.stores import Context
 
 
@@ -40,6 +40,7 @@ class EndSplit:
     generation: int
     ended: str
     reason: str
+    epoch: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class MetadataActivities:
 
     @activity.defn
     def publish_diamond(self, diamond: Diamond) -> None:
-        """Put the next revision of diamond.yaml."""
-        with wire_errors(patient=True):
+        """Put the next revision of diamond.yaml. Before a commit nothing is decided: there a refusal is an answer."""
+        with wire_errors(patient=diamond.state is not DiamondState.COMMITTING):
             catalog.publish_diamond(self._context, diamond)
 
     @activity.defn
@@ -102,6 +103,7 @@ class MetadataActivities:
         key = keys.split(end.repo, end.diamond, end.split)
         with wire_errors(patient=True):
             try:
+                catalog.check_epoch(self._context, end.repo, end.diamond, end.epoch)
                 split = catalog.end_split(self._context.vmetadata, key, end.generation, end.ended, end.reason)
             except (NotFound, StaleWrite, CorruptObject):  # it had published nothing, or nothing that counts
                 return EndedSplit(SplitState.FAILED, end.reason)
@@ -116,6 +118,8 @@ class MetadataActivities:
                 catalog.publish(self._context.vmetadata, keys.split(split.repo, split.diamond, split.id), split)
 
         with wire_errors(patient=True):
+            for one in splits[:1]:  # all are of one diamond, and of one epoch
+                catalog.check_epoch(self._context, one.repo, one.diamond, one.epoch)
             list(catalog.at_once(splits, publish))
 
     @activity.defn

@@ -68,6 +68,8 @@ class RecoveryActivities:
             diamond = catalog.get_diamond(self._context, request.repo, request.diamond)
             if diamond.state.ended:
                 raise WrongState("diamond", diamond.id, diamond.state, "there is nothing to recover")
+            if diamond.epoch == request.epoch and diamond.updated != request.now:
+                raise StaleWrite(keys.diamond(diamond.repo, diamond.id))  # another attempt of ours came to an end
             diamond = catalog.take_up(self._context, diamond, request.epoch, request.now)
             names = self._context.vmetadata.folders(keys.splits(diamond.repo, diamond.id))
             found = [split for split in at_once(names, lambda name: self._settled(name, request)) if split is not None]
@@ -86,7 +88,7 @@ class RecoveryActivities:
 
     def _found(self, split: Split, request: TakeUp) -> FoundSplit:
         key, ended = keys.split(split.repo, split.diamond, split.id), split
-        if split.state is SplitState.RUNNING and (split.started or "") > request.now:
+        if split.state is SplitState.RUNNING and split.epoch == request.epoch:
             raise StaleWrite(key)  # it was started after this very recovery: this attempt woke up late
         if split.state is SplitState.RUNNING:
             ended = catalog.end_split(self._context.vmetadata, key, split.generation, request.now, request.reason)

@@ -101,7 +101,7 @@ class Diamonds:
             raise WrongState("diamond", found.id, found.state, f"{where}; if that is lost for good, say --server-lost")
         alive = WrongState("diamond", found.id, found.state, "its workflow is there, so there is nothing to recover")
         record = DiamondRecord(
-            found.repo, found.id, found.contributor, found.tag, options or Options(), recovering=True
+            found.repo, found.id, found.contributor, found.tag, options or Options(), recovering=True, server=server
         )
         return await self._start(record, alive)
 

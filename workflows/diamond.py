@@ -249,6 +249,7 @@ class DiamondWorkflow:
             if found.diamond.label:
                 unlabeled = await self._set_label(found.diamond.label, record.contributor, record.answer.bundle)
                 record.answer = replace(record.answer, label=found.diamond.label, unlabeled=unlabeled)
+                record.reason = unlabeled
             await self._move(DiamondState.DONE)
         elif record.state is DiamondState.COMMITTING:
             record.reason = "its commit was lost; commit it again"
@@ -267,7 +268,11 @@ class DiamondWorkflow:
             record.fail_commit(request, error)
             return
         record.making = BundleId(_new_id()) if workflow.patched("commits-name-their-bundle") else None
-        await self._move(DiamondState.COMMITTING)
+        try:
+            await self._move(DiamondState.COMMITTING)
+        except ActivityError as error:
+            self._undo_committing(request, from_wire(error))
+            return
         await self._fleet.stop_all("it was still running when the diamond was committed")
         bundle = record.making or BundleId(_new_id())
         try:
@@ -281,9 +286,12 @@ class DiamondWorkflow:
             if given_up is None:
                 record.reason, record.making = str(failure), None
                 await self._move(DiamondState.INITIALIZED)
-                record.fail_commit(request, failure)
+                if not record.has_answer(request):
+                    record.fail_commit(request, failure)
                 return
             made = given_up
+            record.failed_commits.pop(request.request, None)
+            record.commit = request
         answer = CommitAnswer(
             request.request, bundle, made.files, made.bytes, made.conflicts, record.left_out(), request.label
         )
@@ -293,6 +301,15 @@ class DiamondWorkflow:
         record.reason, record.bundle, record.making = answer.unlabeled, bundle, None
         await self._move(DiamondState.DONE)
         record.answer = answer
+
+    def _undo_committing(self, request: CommitRequest, failure: DatamonError) -> None:
+        """The store refused the first step of a commit, so it has not begun. Anything else ends the workflow."""
+        if not isinstance(failure, StoreRefused):
+            raise to_wire(failure)
+        record = self._record
+        record.state, record.making = record.state.advance(DiamondState.INITIALIZED, record.diamond), None
+        workflow.upsert_search_attributes([STATE.value_set(record.state)])
+        record.fail_commit(request, failure)
 
     async def _give_up(self, bundle: BundleId, failure: DatamonError) -> BundleReport | None:
         """No attempt that wakes up late may make a bundle that failed. If one has made it meanwhile, it has not failed.
@@ -317,7 +334,7 @@ class DiamondWorkflow:
             bundle=bundle,
             contributor=contributor,
             set=instant(workflow.time_ns()),
-            id=_new_id(),
+            id=str(bundle),  # so that a recovery finds it set already, wherever it may have been moved since
         )
         try:
             await quickly(MetadataActivities.set_label, label, record.options, f"label {label.name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from temporalio import workflow
@@ -24,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
 _Child = workflow.ChildWorkflowHandle[Any, SplitReport]
 _TERMINATED = "its workflow was terminated"
 _NEVER_RAN = 200  # descriptors in one message
-_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30)  # seconds until the run before of a split is gone; its host may be dead
+_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # seconds between attempts to start a split whose run before is just ending
 
 
 class Fleet:
@@ -82,6 +83,7 @@ class Fleet:
                 position=row.position,
                 ended=now,
                 reason=row.reason,
+                epoch=record.epoch,
             )
             for split, add in dropped.items()
             for row in (record.splits[split],)
@@ -199,13 +201,14 @@ class Fleet:
         row = self._record.splits[split]
         if row.open and row.generation == generation and workflow.patched("lost-splits-are-settled"):
             ended = await self._settled(split, generation, why)
-        self._record.report(SplitReport(split, generation, ended.state, ended.files, ended.bytes, reason=ended.reason))
+        told = SplitReport(split, generation, ended.state, ended.files, ended.bytes, reason=ended.reason)
+        self._record.report(replace(told, epoch=self._record.epoch))
 
     async def _settled(self, split: SplitId, generation: int, why: str) -> EndedSplit:
         record = self._record
         return await quickly(
             MetadataActivities.end_split,
-            EndSplit(record.repo, record.diamond, split, generation, instant(workflow.time_ns()), why),
+            EndSplit(record.repo, record.diamond, split, generation, instant(workflow.time_ns()), why, record.epoch),
             record.options,
             f"how split {split} ended",
         )

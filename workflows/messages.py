@@ -124,6 +124,7 @@ class SplitReport:
     reserved: list[str] = field(default_factory=list)
     reason: str = ""
     failure: Refusal | None = None
+    epoch: str = ""
 
 
 @dataclass(frozen=True)

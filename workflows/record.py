@@ -191,9 +191,9 @@ class DiamondRecord:
         _remember(self.refused, add.split, Refusal.of(add.request, error))
 
     def report(self, report: SplitReport) -> None:
-        """Take note of how a split ended. What an older generation tells counts for nothing."""
+        """Take note of how a split ended. What an older generation tells, or one of before a recovery, is ignored."""
         row = self.splits.get(report.split)
-        if row is None or not row.open or row.generation != report.generation:
+        if row is None or not row.open or (row.generation, self.epoch) != (report.generation, report.epoch):
             return
         with self.changing(report.split):
             row.open, row.stop = False, ""
@@ -305,7 +305,9 @@ class DiamondRecord:
     def fail_commit(self, request: CommitRequest, error: DatamonError) -> None:
         """The commit came to nothing. The next one may be better."""
         self.refuse_commit(request, error)
-        self.reason, self.commit = str(error), None
+        self.reason = str(error)
+        if self.commit is not None and self.commit.request == request.request:
+            self.commit = None
 
     def refuse_commit(self, request: CommitRequest, error: DatamonError) -> None:
         """Remember why a commit came to nothing, for whoever asks."""

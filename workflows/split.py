@@ -165,6 +165,7 @@ class SplitWorkflow:
             upload.stored,
             upload.skipped,
             upload.reserved,
+            epoch=self._order.epoch,
         )
 
     def _failed(self, error: BaseException) -> SplitReport:
@@ -179,6 +180,7 @@ class SplitWorkflow:
             SplitState.FAILED,
             reason=str(cause),
             failure=Refusal.of(self._order.add.request, cause),
+            epoch=self._order.epoch,
         )
 
     def _describe(self, text: str) -> None:

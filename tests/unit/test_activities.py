@@ -1,6 +1,7 @@
 """Activities called directly, as Temporal would call them again: late, twice, or with data that is wrong."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -116,6 +117,16 @@ def test_a_recovery_that_wakes_up_late_stops_nothing_that_was_started_after_it(c
     with pytest.raises(StaleWrite):
         run(recovery.take_up, request)
     assert published(context).state is SplitState.RUNNING
+
+
+def test_a_recovery_that_wakes_up_late_does_not_touch_the_commit_that_came_after_it(context):
+    request = TakeUp(R, D, "2026-01-02", "why", "epoch")
+    found = run(RecoveryActivities(context).take_up, request).diamond
+    making = replace(found, state=DiamondState.COMMITTING, making=BundleId("b"), revision=3, updated="2026-01-03")
+    catalog.publish_diamond(context, making)
+    with pytest.raises(StaleWrite):
+        run(RecoveryActivities(context).take_up, request)
+    assert not context.metadata.exists(keys.bundle(R, BundleId("b")))
 
 
 def test_a_damaged_split_does_not_keep_its_diamond_from_being_recovered(context):

@@ -211,6 +211,19 @@ async def test_a_store_that_refuses_is_told_at_once_and_the_diamond_goes_on_when
     assert len(bundles(datamon, diamond)) == 1
 
 
+async def test_a_store_that_refuses_the_first_step_of_a_commit(datamon, diamond, files):
+    await add(diamond, files("p", {"a": "1"}))
+    folder = datamon.context.vmetadata.root / keys.diamond_folder(diamond.repo, diamond.id)
+    folder.chmod(0o555)
+    try:
+        with pytest.raises(StoreRefused, match="permission denied"):
+            await diamond.commit("m")
+        assert (await diamond.status()).state is DiamondState.INITIALIZED
+    finally:
+        folder.chmod(0o755)
+    assert (await diamond.commit("m")).files == 1
+
+
 async def is_open(diamond):
     return (await diamond.status()).state is DiamondState.INITIALIZED
 

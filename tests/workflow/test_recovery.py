@@ -42,6 +42,7 @@ async def test_the_database_is_lost_and_the_diamond_goes_on(tmp_path, files, spa
         assert (found["slow"].state, found["slow"].reason) == (SplitState.FAILED, RUNNING)
         assert "does not exist" in found["failed"].reason
         assert published(datamon, diamond).tag == "nightly"
+        assert published(datamon, diamond).server not in ("", before.server)
 
         again = await diamond.add(files("p3", {"new": "n"}), SplitOptions(id="slow"))
         assert (await again.result()).generation == 2
@@ -111,6 +112,15 @@ async def test_a_commit_that_had_made_its_bundle_is_done(datamon, repo, files):
     assert (result.state, result.answer.bundle, result.answer.files) == (DiamondState.DONE, made.bundle, 1)
     assert (published(datamon, other).state, published(datamon, other).bundle) == (DiamondState.DONE, made.bundle)
     assert (await datamon.labels.get(repo, "latest")).bundle == made.bundle, "the label that it was to have"
+
+    newer = await datamon.diamonds.initialize(repo)
+    await (await newer.add(files("q", {"b": "2"}))).result()
+    newest = (await newer.commit("m", label="latest")).bundle
+    again = await datamon.diamonds.initialize(repo)
+    await lose(datamon, again, state=DiamondState.COMMITTING, making=made.bundle, label="latest")
+    await datamon.diamonds.recover(repo, again.id)
+    await again.handle.result()
+    assert (await datamon.labels.get(repo, "latest")).bundle == newest, "it was moved on since"
 
 
 async def test_a_cancel_that_was_lost_is_carried_out(datamon, repo):
