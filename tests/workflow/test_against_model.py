@@ -25,9 +25,12 @@ from tests.property.test_merge import reference
 from tests.workflow.helpers import add_started, published, splits
 
 NODES = st.sampled_from(["node-1", "node-2", "node-3"])
-FILES = st.dictionaries(st.sampled_from(["a", "b", "x", "x/y"]), st.sampled_from(["1", "2"]), max_size=3).filter(
+NAMES, TEXTS = st.sampled_from(["a", "x", "x/y"]), st.sampled_from(["1", "2", "3"])
+FILES = st.dictionaries(NAMES, TEXTS, min_size=1, max_size=2).filter(
     lambda files: not {"x", "x/y"} <= set(files)  # no file system holds both
 )
+PARTS = st.dictionaries(NODES, FILES, min_size=1, max_size=2)
+KEPT = st.sampled_from([ConflictMode.KEEP, ConflictMode.CHECKPOINTS, ConflictMode.IGNORE])
 OPEN = precondition(lambda self: self.state is DiamondState.INITIALIZED)
 ENDED = precondition(lambda self: self.state is not DiamondState.INITIALIZED)
 
@@ -43,9 +46,11 @@ class Lives(RuleBasedStateMachine):
     def wait(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
-    @initialize()
-    def open(self):
+    @initialize(last=KEPT, parts=PARTS)
+    def open(self, last, parts):
+        self.last = last
         self.diamond = self.wait(self.datamon.diamonds.initialize(self.repo))
+        self.add(parts)
 
     def source(self, files):
         self.clock += 1
@@ -60,9 +65,13 @@ class Lives(RuleBasedStateMachine):
         return await (await self.diamond.add(path, SplitOptions(id=node, create=create))).result()
 
     @OPEN
-    @rule(node=NODES, files=FILES)
-    def add(self, node, files):
-        """Anew, or again over a run that failed or still goes on."""
+    @rule(parts=PARTS)
+    def add(self, parts):
+        """Anew, or again over runs that failed or still go on."""
+        for node, files in parts.items():
+            self.add_one(node, files)
+
+    def add_one(self, node, files):
         source = self.source(files)
         if self.splits.get(node) is SplitState.DONE:
             with pytest.raises(WrongState, match="cannot run again"):
@@ -107,7 +116,7 @@ class Lives(RuleBasedStateMachine):
                 self.splits[node] = SplitState.FAILED
 
     @OPEN
-    @rule(mode=st.sampled_from(ConflictMode))
+    @rule(mode=st.just(ConflictMode.FORBID))
     def commit(self, mode):
         done = [node for node, state in self.splits.items() if state is SplitState.DONE]
         if not done:
@@ -137,8 +146,10 @@ class Lives(RuleBasedStateMachine):
         ]
 
     @OPEN
-    @rule()
-    def cancel(self):
+    @rule(sure=st.integers(0, 3))
+    def cancel(self, sure):
+        if sure:
+            return  # else most lives would end so
         self.wait(self.diamond.cancel())
         self.stop_running()
         self.state = DiamondState.CANCELED
@@ -157,6 +168,10 @@ class Lives(RuleBasedStateMachine):
             assert {split.id: split.state for split in splits(self.datamon, self.diamond).values()} == self.splits
 
     def teardown(self):
+        """A life that has not ended yet ends with a commit, if there is anything to commit."""
+        if self.state is DiamondState.INITIALIZED and hasattr(self, "diamond"):
+            self.commit(self.last)
+            self.the_store_says_the_same()
         if self.state is DiamondState.INITIALIZED and hasattr(self, "diamond"):
             self.wait(self.diamond.cancel())
 
@@ -164,7 +179,7 @@ class Lives(RuleBasedStateMachine):
 async def test_random_lives(datamon, repo, tmp_path):
     loop = asyncio.get_running_loop()
     few = settings(
-        max_examples=12,
+        max_examples=10,
         stateful_step_count=8,
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a life takes seconds; one that fails is told as it was
