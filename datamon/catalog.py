@@ -17,7 +17,7 @@ from datamon import descriptors, keys
 from datamon.errors import AlreadyExists, CorruptObject, NotFound, StaleWrite, StoreRefused
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, plain_text
 from datamon.model import Bundle, Contributor, Diamond, GivenId, Repo, Split, SplitState, instant
-from datamon.stores import Context, ObjectStore, create_same
+from datamon.stores import Context, ObjectStore, Versioned, create_same
 
 READERS = 16  # descriptors read at a time: a round trip to S3 is mostly waiting
 READ_AHEAD = 256
@@ -49,10 +49,10 @@ def get_repo(context: Context, name: RepoName) -> Repo:
 
 def repos(context: Context) -> Iterator[Repo]:
     """All repos, by name."""
-    return _read_all(context.metadata.folders(keys.REPOS), lambda name: get_repo(context, RepoName(name)))
+    return read_all(context.metadata.folders(keys.REPOS), lambda name: get_repo(context, RepoName(name)))
 
 
-def _read_all(names: Iterable[str], read: Callable[[str], Found]) -> Iterator[Found]:
+def read_all(names: Iterable[str], read: Callable[[str], Found]) -> Iterator[Found]:
     """What there is under each name, in order. A folder whose descriptor is not there, or not yet, is left out."""
 
     def found(name: str) -> Found | None:
@@ -96,7 +96,7 @@ def bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:
     """All bundles of a repo, the oldest first. Lists without a descriptor are a commit that has not ended."""
     get_repo(context, repo)
     names = context.metadata.folders(keys.bundles(repo))
-    return _read_all(names, lambda name: _bundle(context, repo, BundleId(name)))
+    return read_all(names, lambda name: _bundle(context, repo, BundleId(name)))
 
 
 def newest_bundle(context: Context, repo: RepoName) -> BundleId | None:
@@ -182,7 +182,7 @@ def diamonds(context: Context, repo: RepoName) -> Iterator[Diamond]:
     """All diamonds of a repo, by id."""
     get_repo(context, repo)
     names = context.vmetadata.folders(keys.diamonds(repo))
-    return _read_all(names, lambda name: _diamond(context, repo, DiamondId(name)))
+    return read_all(names, lambda name: _diamond(context, repo, DiamondId(name)))
 
 
 def get_split(context: Context, repo: RepoName, diamond: DiamondId, split: SplitId) -> Split:
@@ -194,15 +194,17 @@ def splits(context: Context, repo: RepoName, diamond: DiamondId) -> Iterator[Spl
     """All splits of a diamond, by id."""
     get_diamond(context, repo, diamond)
     names = context.vmetadata.folders(keys.splits(repo, diamond))
-    return _read_all(names, lambda name: get_split(context, repo, diamond, SplitId(name)))
+    return read_all(names, lambda name: get_split(context, repo, diamond, SplitId(name)))
 
 
 def publish_diamond(context: Context, diamond: Diamond) -> None:
     """Put the next revision of diamond.yaml. One that is gone is not put again: housekeeping has removed it."""
     key = keys.diamond(diamond.repo, diamond.id)
-    if not context.vmetadata.exists(key):
-        raise StaleWrite(key)
-    publish(context.vmetadata, key, diamond)
+    try:
+        seen = context.vmetadata.get_versioned(key)
+    except NotFound:
+        raise StaleWrite(key) from None
+    _supersede(context.vmetadata, key, diamond, seen)
 
 
 def check_epoch(context: Context, repo: RepoName, diamond: DiamondId, epoch: str) -> None:
@@ -223,16 +225,20 @@ def take_up(context: Context, diamond: Diamond, epoch: str, now: str) -> Diamond
 
 def publish(store: ObjectStore, key: str, descriptor: Published) -> None:
     """Put a descriptor over an older one. A write that comes late changes nothing and is told so."""
-    body = descriptors.dump(descriptor)
     try:
-        store.create(key, body)
+        store.create(key, descriptors.dump(descriptor))
     except AlreadyExists:
-        seen = store.get_versioned(key)
-        if seen.body == body:  # an earlier attempt of ours
-            return
-        if descriptors.load(type(descriptor), key, seen.body).age >= descriptor.age:
-            raise StaleWrite(key) from None
-        store.replace(key, body, seen.version)
+        _supersede(store, key, descriptor, store.get_versioned(key))
+
+
+def _supersede(store: ObjectStore, key: str, descriptor: Published, seen: Versioned) -> None:
+    """Put a descriptor over the one that was seen there, if that is older."""
+    body = descriptors.dump(descriptor)
+    if seen.body == body:  # an earlier attempt of ours
+        return
+    if descriptors.load(type(descriptor), key, seen.body).age >= descriptor.age:
+        raise StaleWrite(key)
+    store.replace(key, body, seen.version)
 
 
 def revise_split(store: ObjectStore, key: str, generation: int, change: Callable[[Split], Split]) -> Split:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from datamon import descriptors, keys
-from datamon.catalog import get_bundle, get_repo
+from datamon.catalog import get_bundle, get_repo, read_all
 from datamon.errors import AlreadyExists, NotFound, ObjectChanged, WrongState
 from datamon.ids import BundleId, LabelName, RepoName, new_id
 from datamon.model import Contributor, Label, instant
@@ -68,21 +68,24 @@ def _try_to_set(context: Context, value: Label, expected: BundleId | None) -> bo
 def get_label(context: Context, repo: RepoName, name: LabelName) -> Label:
     """Where a label points."""
     get_repo(context, repo)
+    return _label(context, repo, name)
+
+
+def _label(context: Context, repo: RepoName, name: LabelName) -> Label:
     return descriptors.read(Label, context.vmetadata, keys.label(repo, name), _missing(name))
 
 
 def labels(context: Context, repo: RepoName) -> Iterator[Label]:
     """All labels of a repo, by name."""
     get_repo(context, repo)
-    for name in context.vmetadata.folders(keys.labels(repo)):
-        with suppress(NotFound):
-            yield descriptors.read(Label, context.vmetadata, keys.label(repo, LabelName(name)))
+    names = context.vmetadata.folders(keys.labels(repo))
+    return read_all(names, lambda name: _label(context, repo, LabelName(name)))
 
 
 def history(context: Context, repo: RepoName, name: LabelName) -> list[Label]:
     """Every value of a label, the newest first."""
     current, folder = get_label(context, repo, name), keys.label_history(repo, name)
-    before = [descriptors.read(Label, context.vmetadata, key) for key in context.vmetadata.keys(folder)]
+    before = read_all(context.vmetadata.keys(folder), lambda key: descriptors.read(Label, context.vmetadata, key))
     by_id = {value.id: value for value in (*before, current)}
     return sorted(by_id.values(), key=lambda value: (value.id == current.id, value.set, value.id), reverse=True)
 

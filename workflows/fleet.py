@@ -90,12 +90,8 @@ class Fleet:
         ]
         for start in range(0, len(never_ran), _NEVER_RAN):
             some = never_ran[start : start + _NEVER_RAN]
-            await quickly(
-                MetadataActivities.fail_splits,
-                some,
-                record.options,
-                f"split.yaml of {len(some)} that never ran",
-            )
+            what = f"split.yaml of {len(some)} that never ran"
+            await quickly(MetadataActivities.fail_splits, some, record.options, what)
 
     async def dismiss(self, splits: list[SplitId], why: str) -> None:
         """Tell the runs of splits that count no more, where there still are any."""
