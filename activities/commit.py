@@ -15,15 +15,15 @@ from datamon import catalog
 from datamon.commit import (
     SAMPLE,
     MergeTask,
-    NumberedRange,
     check_range,
     merge_range,
-    ranges_of,
+    ranges_to_merge,
     read_splits,
 )
 from datamon.errors import ConflictsForbidden, NotFound
 from datamon.ids import BundleId, DiamondId, RepoName
 from datamon.model import Bundle, ConflictMode, LeftOut, Order, Origin, Split, TakenSplit
+from datamon.ranges import NumberedRange
 from datamon.stores import Context
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class CommitActivities:
             request.splits,
             {split.id: split.lists for split in splits},
         )
-        numbered = ranges_of([info for split in splits for info in split.lists])
+        numbered = ranges_to_merge(task, self._context)
         if request.mode is ConflictMode.FORBID:
             self._refuse_conflicts(task, numbered, job)
         job.progress.phase, job.progress.all_parts = "merging", len(numbered)

@@ -9,10 +9,8 @@ split comes near, as when every machine writes folders of its own, are taken as 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 
 import msgspec
 
@@ -21,15 +19,13 @@ from datamon.catalog import at_once
 from datamon.errors import CorruptObject, StaleWrite, quoted
 from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.merge import Settled, Version, settle_range
+from datamon.merge import Rank, Run, Settled, Uncontested, Version, settle_range
 from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
-from datamon.names import NameRange, ancestors, below, just, order
+from datamon.names import NameRange, ancestors, order
+from datamon.ranges import USUAL, Cutting, NumberedRange, SplitList, ranges_of
 from datamon.stores import Context, ObjectStore, create_same
 from datamon.telling import Tell, untold
 
-RANGE_ENTRIES = 20_000  # what one task merges in a fifth of a second
-FEW_RANGES, FEW_ENTRIES = 4, 4_000  # a small merge is spread over a few cores, as far as that saves any time
-MAX_RANGES = 10_000
 NAMED = 5  # how many splits of a conflicting name are spelled out
 SAMPLE = 100  # how many conflicting names an error or report spells out
 
@@ -46,15 +42,7 @@ class MergeTask:
     splits: Sequence[TakenSplit]
     lists: dict[SplitId, Sequence[ListInfo]]
     list_entries: int = MAX_ENTRIES
-    taken_whole_from: int = 1_000  # a list with fewer entries is better joined with its neighbours
-
-
-@dataclass(frozen=True, slots=True)
-class NumberedRange:
-    """The work of one merge task; the number names its lists."""
-
-    number: int
-    names: NameRange
+    cutting: Cutting = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,108 +71,64 @@ def read_splits(vmetadata: ObjectStore, repo: RepoName, diamond: DiamondId, take
     return list(at_once(taken, read))
 
 
-def ranges_of(lists: Sequence[ListInfo]) -> list[NumberedRange]:
-    """The work of a merge, cut by what there is to merge alone: whoever takes over must cut, and so write, the same."""
-    entries = sum(info.count for info in lists)
-    ranges = max(1, min(MAX_RANGES, entries // RANGE_ENTRIES), min(FEW_RANGES, entries // FEW_ENTRIES))
-    return [NumberedRange(number, names) for number, names in enumerate(cut_names(lists, ranges))]
-
-
-def cut_names(lists: Iterable[ListInfo], ranges: int) -> list[NameRange]:
-    """Cut all names into at most so many ranges with about equally many entries, judging by where lists start."""
-    starts = sorted((order(info.first), info.count) for info in lists)
-    total = sum(count for _, count in starts)
-    cuts: list[str] = []
-    for (start, count), seen in zip(starts, accumulate(count for _, count in starts), strict=True):
-        due = (len(cuts) + 1) * total / ranges
-        if seen - count >= due and len(cuts) < ranges - 1 and start != (cuts[-1] if cuts else starts[0][0]):
-            cuts.append(start)
-    return [NameRange(start, stop) for start, stop in zip(["", *cuts], [*cuts, None], strict=True)]
+def ranges_to_merge(task: MergeTask, context: Context) -> list[NumberedRange]:
+    """The work of a commit."""
+    slices = _Slices(task, context.vmetadata)
+    return ranges_of(slices.lists, lambda one: slices.opened(*one).head.blocks, task.cutting)
 
 
 def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Count what a range would become; write nothing."""
-    alone = _alone(part.names, task)
-    if alone is not None:
-        return _as_they_are(alone, [], tell)
     tally = _Tally(task.mode)
-    for settled in settle_range(part.names, _Slices(task, context.vmetadata)):
-        tally.add(settled)
+    for outcome in outcomes(part, task, context):
+        tally.add(outcome)
     return tally.report([], tell)
 
 
-def outcomes(part: NumberedRange, task: MergeTask, context: Context) -> Iterator[Settled | ListInfo]:
+def outcomes(part: NumberedRange, task: MergeTask, context: Context) -> Iterator[Uncontested | Settled | ListInfo]:
     """What becomes of every name of a range; or, where nothing can be contested, its lists, which stay closed."""
-    alone = _alone(part.names, task)
-    if alone is not None:
-        yield from (info for _, info in alone)
+    slices = _Slices(task, context.vmetadata)
+    if part.whole:
+        yield from (info for _, info in slices.met(part.names))
     else:
-        yield from settle_range(part.names, _Slices(task, context.vmetadata))
+        yield from settle_range(part.names, slices)
 
 
 def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
-    alone = _alone(part.names, task)
-    if alone is not None:
-        return _as_they_are(alone, _taken(alone, part.number, task, context), tell)
     tally = _Tally(task.mode)
+    if part.whole:
+        taken = _taken(part, task, context)
+        for info in taken:
+            tally.add(info)
+        return tally.report(taken, tell)
     winners = _ListSeries(task, part.number, context.metadata)
     lost: list[Version] = []
-    for settled in settle_range(part.names, _Slices(task, context.vmetadata)):
-        tally.add(settled)
-        if settled.winner is not None:
-            winners.add(settled.winner)
-        lost.extend(filed for version in settled.conflicts if (filed := _filed(version, task.mode)) is not None)
+    for outcome in outcomes(part, task, context):
+        tally.add(outcome)
+        match outcome:
+            case Uncontested(entries, runs):
+                winners.extend(entries, [run.packs for run in runs])
+            case Settled(winner, conflicts):
+                if winner is not None:
+                    winners.extend([winner.entry], [winner.packs])
+                lost.extend(filed for version in conflicts if (filed := _filed(version, task.mode)) is not None)
+    lost.sort(key=lambda version: order(version.entry.name))
     kept = _ListSeries(task, part.number, context.metadata, lost=True)
-    for version in sorted(lost, key=lambda v: order(v.entry.name)):
-        kept.add(version)
+    kept.extend([version.entry for version in lost], [version.packs for version in lost])
     return tally.report([*winners.close(), *kept.close()], tell)
 
 
-_ListOf = tuple[SplitId, ListInfo]
-
-
-def _alone(names: NameRange, task: MergeTask) -> list[_ListOf] | None:
-    """The lists of a range, in order, if nothing in any of them can be settled otherwise than it stands there."""
-    everything = [(split.id, info) for split in task.splits for info in task.lists[split.id]]
-    met = [(split, info) for split, info in everything if names.meets(order(info.first), order(info.last))]
-    for split, info in met:
-        whole = names.holds(order(info.first)) and names.holds(order(info.last))
-        if not whole or not task.taken_whole_from <= info.count <= task.list_entries:
-            return None
-        if any(other != split and _touch(info, theirs) for other, theirs in everything):
-            return None
-    return sorted(met, key=lambda pair: order(pair[1].first))
-
-
-def _touch(info: ListInfo, other: ListInfo) -> bool:
-    """Whether two lists may hold one name, or a file and something below it.
-
-    What lies above any name of a list, and before the list, lies above its first one; below and behind, below its last.
-    """
-    first, last = order(other.first), order(other.last)
-    near = (NameRange(order(info.first), order(info.last) + "\0"), below(order(info.last)))
-    above = map(just, ancestors(order(info.first)))
-    return any(names.meets(first, last) for names in (*near, *above))
-
-
-def _taken(lists: list[_ListOf], number: int, task: MergeTask, context: Context) -> list[ListInfo]:
+def _taken(part: NumberedRange, task: MergeTask, context: Context) -> list[ListInfo]:
     """Put lists of splits among those of the bundle, byte for byte."""
+    slices = _Slices(task, context.vmetadata)
     taken: list[ListInfo] = []
-    for split, info in lists:
-        key = keys.split_files(task.repo, task.diamond, split, info.index)
-        body = context.vmetadata.get(key)
-        FileList(key, body, info.digest)
-        index = keys.bundle_index(number, len(taken))
+    for split, info in slices.met(part.names):
+        index = keys.bundle_index(part.number, len(taken))
+        body = slices.opened(split, info).whole()
         create_same(context.metadata, keys.bundle_files(task.repo, task.bundle, index), body)
         taken.append(replace(info, index=index))
     return taken
-
-
-def _as_they_are(lists: list[_ListOf], written: list[ListInfo], tell: Tell) -> RangeReport:
-    files, size = sum(info.count for _, info in lists), sum(info.bytes for _, info in lists)
-    tell(files, size, 0)
-    return RangeReport(files, size, lists=written)
 
 
 def lost_name(version: Version, mode: ConflictMode) -> str | None:
@@ -200,28 +144,59 @@ def _filed(version: Version, mode: ConflictMode) -> Version | None:
 
 
 class _Slices:
-    """A Reader over the lists of all splits, which opens only the lists that a range meets."""
+    """The Reader over the lists of all splits. It opens only lists that a range meets, and reads only what it needs."""
 
     def __init__(self, task: MergeTask, vmetadata: ObjectStore) -> None:
         self._task, self._vmetadata = task, vmetadata
+        self._positions = {split.id: split.position for split in task.splits}
 
-    def __call__(self, names: NameRange) -> Iterator[Version]:
-        streams = (self._split(split, names) for split in self._task.splits)
-        return heapq.merge(*streams, key=lambda v: order(v.entry.name))
+    @property
+    def lists(self) -> list[SplitList]:
+        """All there are."""
+        return [(split.id, info) for split in self._task.splits for info in self._task.lists[split.id]]
 
-    def _split(self, split: TakenSplit, names: NameRange) -> Iterator[Version]:
-        for info in self._task.lists[split.id]:
-            if names.meets(order(info.first), order(info.last)):
-                key = keys.split_files(self._task.repo, self._task.diamond, split.id, info.index)
-                packs, entries = self._slice(key, info.digest, names)
-                for entry in entries:
-                    rank = entry.timestamp if self._task.order is Order.UPLOADED else split.position
-                    yield Version(entry, split.id, rank, packs)
+    def met(self, names: NameRange) -> list[SplitList]:
+        """The lists that may hold names of a range, by first name."""
+        found = [(split, info) for split, info in self.lists if names.meets(order(info.first), order(info.last))]
+        return sorted(found, key=lambda pair: order(pair[1].first))
 
-    def _slice(self, key: str, digest: str, names: NameRange) -> tuple[Sequence[str], list[Entry]]:
-        """Apart from the loop, so that the list's bytes are gone while its slice is being merged."""
-        found = FileList(key, self._vmetadata.get(key), digest)
-        return found.packs, found.entries(names)
+    def opened(self, split: SplitId, info: ListInfo) -> FileList:
+        """One list."""
+        key = keys.split_files(self._task.repo, self._task.diamond, split, info.index)
+        return FileList.stored(self._vmetadata, key, info)
+
+    def runs(self, names: NameRange) -> list[Run]:
+        """See Reader."""
+
+        def run(one: SplitList) -> Run:
+            found = self.opened(*one)
+            return Run(one[0], found.entries(names), found.packs, self._rank(one[0]))
+
+        return list(at_once(self.met(names), run))
+
+    def above(self, key: str) -> list[Version]:
+        """See Reader. A split with such a file has nothing below it, so it stands right before the key in its list."""
+        folders = list(ancestors(key))
+        found: list[Version] = []
+        for split, info in self.lists if folders else []:
+            if order(info.first) < key and (order(info.last) >= key or order(info.last) in folders):
+                listed = self.opened(split, info)
+                entry = listed.before(key)
+                if entry is not None and order(entry.name) in folders:
+                    found.append(Version.of(entry, Run(split, [entry], listed.packs, self._rank(split))))
+        return sorted(found, key=lambda version: order(version.entry.name))
+
+    def strongest(self, names: NameRange) -> Rank | None:
+        """See Reader."""
+
+        def strength(one: SplitList) -> Rank | None:
+            latest, rank = self.opened(*one).latest(names), self._rank(one[0])
+            return None if latest is None else (latest if rank is None else rank, one[0])
+
+        return max((found for found in at_once(self.met(names), strength) if found is not None), default=None)
+
+    def _rank(self, split: SplitId) -> int | None:
+        return self._positions[split] if self._task.order is Order.ADDED else None
 
 
 class _ListSeries:
@@ -232,10 +207,14 @@ class _ListSeries:
         self._writer = ListWriter()
         self._done: list[ListInfo] = []
 
-    def add(self, version: Version) -> None:
-        self._writer.add(version.entry, version.packs)
-        if len(self._writer) == self._task.list_entries:
-            self._write()
+    def extend(self, entries: Sequence[Entry], tables: Sequence[Sequence[str]]) -> None:
+        start = 0
+        while start < len(entries):
+            stop = start + self._task.list_entries - len(self._writer)
+            self._writer.extend(entries[start:stop], tables[start:stop])
+            if len(self._writer) == self._task.list_entries:
+                self._write()
+            start = stop
 
     def close(self) -> list[ListInfo]:
         if len(self._writer):
@@ -256,20 +235,29 @@ class _Tally:
         self._files = self._bytes = self._conflicts = 0
         self._sample: list[str] = []
 
-    def add(self, settled: Settled) -> None:
-        filed = settled.conflicts if self._mode.folder is not None else ()
-        for version in (*filed, *([settled.winner] if settled.winner else [])):
-            self._files += 1
-            self._bytes += version.entry.size
-        if settled.conflicts and self._mode is not ConflictMode.IGNORE:
-            self._conflicts += len(settled.conflicts)
+    def add(self, outcome: Uncontested | Settled | ListInfo) -> None:
+        files, size = bulk(outcome, self._mode)
+        self._files, self._bytes = self._files + files, self._bytes + size
+        if isinstance(outcome, Settled) and outcome.conflicts and self._mode is not ConflictMode.IGNORE:
+            self._conflicts += len(outcome.conflicts)
             if len(self._sample) < SAMPLE:
-                name, losers = settled.conflicts[0].entry.name, (version.split for version in settled.conflicts)
-                self._sample.append(contested(name, losers, winner_of(settled), overruled=settled.winner is None))
+                name, losers = outcome.conflicts[0].entry.name, (version.split for version in outcome.conflicts)
+                self._sample.append(contested(name, losers, winner_of(outcome), overruled=outcome.winner is None))
 
     def report(self, lists: list[ListInfo], tell: Tell) -> RangeReport:
         tell(self._files, self._bytes, 0)
         return RangeReport(self._files, self._bytes, self._conflicts, self._sample, lists)
+
+
+def bulk(outcome: Uncontested | Settled | ListInfo, mode: ConflictMode) -> tuple[int, int]:
+    """How many files of how many bytes come into the bundle."""
+    match outcome:
+        case ListInfo():
+            return outcome.count, outcome.bytes
+        case Uncontested(entries):
+            return len(entries), sum(entry.size for entry in entries)
+    kept = [*(outcome.conflicts if mode.folder is not None else ()), *([outcome.winner] if outcome.winner else [])]
+    return len(kept), sum(version.entry.size for version in kept)
 
 
 def contested(name: str, losers: Iterable[SplitId], winner: SplitId, *, overruled: bool) -> str:

@@ -32,7 +32,7 @@ from datamon import descriptors, keys
 from datamon.content import AHEAD, Located, Root, Span, get_span, read_large, read_root, read_span, read_verified, spans
 from datamon.errors import CorruptFile, CorruptObject, DestinationInUse, Failed, NotFound, UnsafePath, quoted, why
 from datamon.filelist import FileList, in_order
-from datamon.model import Bundle, Entry, Split
+from datamon.model import Bundle, Entry, ListInfo, Split
 from datamon.names import EVERYTHING, NameRange, flaw, just, order
 from datamon.stores import Context, ObjectStore
 
@@ -54,14 +54,13 @@ def unseen(files: int, bytes: int) -> None:
 def bundle_entries(context: Context, bundle: Bundle, names: NameRange = EVERYTHING) -> Iterator[Located]:
     """The entries of a bundle in a range of names, in name order, each with the pack that holds it."""
 
-    def opened(index: str, digest: str) -> Iterator[Located]:
-        key = keys.bundle_files(bundle.repo, bundle.id, index)
-        found = FileList(key, context.metadata.get(key), digest)
+    def opened(info: ListInfo) -> Iterator[Located]:
+        found = FileList.stored(context.metadata, keys.bundle_files(bundle.repo, bundle.id, info.index), info)
         for entry in found.entries(names):
             yield entry, found.packs[entry.at[0]] if entry.at else None
 
     met = [info for info in bundle.lists if names.meets(order(info.first), order(info.last))]
-    return in_order([(info, opened(info.index, info.digest)) for info in met], lambda pair: pair[0].name)
+    return in_order([(info, opened(info)) for info in met], lambda pair: pair[0].name)
 
 
 def split_entries(context: Context, split: Split, names: NameRange = EVERYTHING) -> Iterator[Entry]:
@@ -69,7 +68,7 @@ def split_entries(context: Context, split: Split, names: NameRange = EVERYTHING)
     for info in split.lists:
         if names.meets(order(info.first), order(info.last)):
             key = keys.split_files(split.repo, split.diamond, split.id, info.index)
-            yield from FileList(key, context.vmetadata.get(key), info.digest).entries(names)
+            yield from FileList.stored(context.vmetadata, key, info).entries(names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,42 +1,69 @@
-"""File lists: entries in name order, as YAML that a machine reads without a YAML parser.
+"""File lists: entries in name order, as YAML that a machine reads without a YAML parser, and in parts.
 
-    version: 1
+    version: 2
     packs: ["5d1c…", "77aa…"]
+    blocks:
+    - {"first":"a/b.csv","count":2,"length":284,"latest":1763…,"digest":"0b…"}
     entries:
     - {"name":"a/b.csv","hash":"9f…","size":812,"mode":420,"mtime":…,"timestamp":…,"at":[0,0]}
     - {"name":"a/c.bin","hash":"0c…","size":734003200,"mode":420,"mtime":…,"timestamp":…,"root":"aa…"}
 
 One entry a line, each a JSON object behind `- `. `at` is (which of `packs`, offset in it). JSON escapes line
 breaks, so a line feed is always the end of an entry, and a reader can seek by bisecting on bytes.
+
+All up to `entries:` is the head. The descriptor that owns a list keeps the length and the digest of its head, and
+the head keeps those of each block of entries; so whoever needs a few names reads the head and a block, and knows
+that they are what was written. Lists of version 1 have no blocks: they are read and verified whole.
 """
 
 from __future__ import annotations
 
 import heapq
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import TypeVar
+from functools import cached_property
+from itertools import accumulate, chain, islice, pairwise, repeat
+from operator import attrgetter, le
+from typing import Self, TypeVar
 
 import msgspec
 from blake3 import blake3
 
 from datamon.errors import CorruptObject, Failed
-from datamon.model import VERSION, Entry, ListInfo
+from datamon.model import Entry, ListInfo
 from datamon.names import EVERYTHING, NameRange, is_below, order
+from datamon.stores import ObjectStore
 
 T = TypeVar("T")
 
-MAX_ENTRIES = 50_000  # about 10 MB: one GET, decoded in a tenth of a second
+MAX_ENTRIES = 50_000  # about 10 MB
+BLOCK_ENTRIES = 1_000  # about 200 kB: what it costs to look up one name
+VERSION = 2
 
+_BLOCKS = b"\nblocks:\n"
 _ENTRIES = b"\nentries:\n"
 _LINE = b"\n- "
-_encode = msgspec.json.Encoder().encode
+_encoder = msgspec.json.Encoder()
 _entries = msgspec.json.Decoder(Entry)
 _strings = msgspec.json.Decoder(list[str])
+_size, _timestamp = attrgetter("size"), attrgetter("timestamp")
 
 # Legal in JSON, but YAML forbids these or takes them for line breaks. All are in the BMP, so \uXXXX serves both.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """What the head of a list says of some of its entries."""
+
+    first: str
+    count: int
+    length: int  # in bytes
+    latest: int  # the greatest timestamp
+    digest: str
+
+
+_block_lines = msgspec.json.Decoder(Block)
 
 
 class ListWriter:
@@ -50,73 +77,210 @@ class ListWriter:
         return len(self._entries)
 
     def add(self, entry: Entry, packs: Sequence[str]) -> None:
-        """Append an entry. A name out of order, or below a name that is a file, is refused."""
-        if self._entries:
-            before, key = order(self._entries[-1].name), order(entry.name)
-            if key <= before:
-                raise Failed(f"{entry.name!r} came after {self._entries[-1].name!r} in a file list")
-            if is_below(key, before):
-                raise Failed(f"{self._entries[-1].name!r} is a file, and {entry.name!r} lies below it")
-        if entry.at is not None:
-            pack = self._packs.setdefault(packs[entry.at[0]], len(self._packs))
-            if pack != entry.at[0]:
-                entry = msgspec.structs.replace(entry, at=(pack, entry.at[1]))
-        self._entries.append(entry)
+        """Append an entry."""
+        self.extend([entry], [packs])
+
+    def extend(self, entries: Iterable[Entry], tables: Iterable[Sequence[str]]) -> None:
+        """Append entries, each with its table of packs."""
+        numbers, append = self._packs, self._entries.append
+        for entry, packs in zip(entries, tables, strict=True):
+            if entry.at is None:
+                append(entry)
+                continue
+            was, offset = entry.at
+            number = numbers.setdefault(packs[was], len(numbers))
+            append(entry if number == was else msgspec.structs.replace(entry, at=(number, offset)))
 
     def seal(self, index: str) -> tuple[bytes, ListInfo]:
-        """The list's bytes and what its descriptor keeps of it. Only a list with entries is worth an object."""
-        head = b"version: %d\npacks: %s" % (VERSION, _encode(list(self._packs)))
-        body = head + _ENTRIES + b"".join(b"- %s\n" % _encode(entry) for entry in self._entries)
-        if not body.isascii() or b"\x7f" in body:
-            body = _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", body.decode()).encode()
-        return body, _info(index, body, self._entries)
+        """The list's bytes and what its descriptor keeps of it. Only a list with entries is worth an object.
+
+        Names out of order, or below a name that is a file, are refused.
+        """
+        _check_order(self._entries)
+        blocks, bodies = [], []
+        for start in range(0, len(self._entries), BLOCK_ENTRIES):
+            held = self._entries[start : start + BLOCK_ENTRIES]
+            bodies.append(body := _lines(held))
+            latest = max(map(_timestamp, held))
+            blocks.append(Block(held[0].name, len(held), len(body), latest, blake3(body).hexdigest()))
+        top = b"version: %d\npacks: %s" % (VERSION, _encoder.encode(list(self._packs)))
+        head = top + _BLOCKS + _lines(blocks)[:-1] + _ENTRIES
+        return b"".join((head, *bodies)), _info(index, self._entries, head)
+
+
+def _lines(items: Sequence[Entry] | Sequence[Block]) -> bytes:
+    body = b"- " + _encoder.encode_lines(items)[:-1].replace(b"\n", _LINE) + b"\n"
+    if not body.isascii() or b"\x7f" in body:
+        body = _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", body.decode()).encode()
+    return body
+
+
+def _check_order(entries: Sequence[Entry]) -> None:
+    keys = [order(entry.name) for entry in entries]
+    if any(map(le, islice(keys, 1, None), keys)):
+        before, name = next((a, b) for a, b in pairwise(keys) if b <= a)
+        raise Failed(f"{_shown(name)} came after {_shown(before)} in a file list")
+    if any(map(str.startswith, islice(keys, 1, None), keys)):  # seldom, so only then look closer
+        for before, name in pairwise(keys):
+            if is_below(name, before):
+                raise Failed(f"{_shown(before)} is a file, and {_shown(name)} lies below it")
+
+
+def _shown(key: str) -> str:
+    return repr(key.replace("\0", "/"))
+
+
+class Head:
+    """The head of a list: its packs, and where its blocks lie."""
+
+    def __init__(self, key: str, body: bytes) -> None:
+        top, in_blocks, blocks = body.removesuffix(_ENTRIES[1:]).partition(_BLOCKS)
+        version, _, packs = top.partition(b"\npacks: ")
+        if not in_blocks or version != b"version: %d" % VERSION or not body.endswith(_ENTRIES):
+            raise CorruptObject(key, f"`version` is not {VERSION}, or `blocks` or `entries` is missing")
+        self.packs = _decoded(key, _strings.decode, packs.rstrip(), "packs")
+        self.blocks = _decoded(key, _block_lines.decode_lines, _bare(blocks), "blocks")
+        self.length = len(body)
+        self.firsts = [order(block.first) for block in self.blocks]
+        self.offsets = list(accumulate((block.length for block in self.blocks), initial=len(body)))
+
+    def around(self, names: NameRange) -> tuple[int, int]:
+        """Which blocks can hold names of a range: from, and up to."""
+        start = max(0, bisect_right(self.firsts, names.start) - 1)
+        stop = len(self.firsts) if names.stop is None else bisect_left(self.firsts, names.stop)
+        return start, max(start, stop)
 
 
 class FileList:
-    """A file list that was read. Give the digest that its descriptor keeps, to have the bytes checked against it."""
+    """A file list. Only what is asked for is read, and all of that is verified."""
 
-    def __init__(self, key: str, body: bytes, digest: str | None = None) -> None:
-        if digest is not None and blake3(body).hexdigest() != digest:
-            raise CorruptObject(key, "its bytes do not match the digest in its descriptor")
-        self._key, self._body = key, body
-        head, found, _ = body.partition(_ENTRIES)
-        version, _, packs = head.partition(b"\npacks: ")
-        if not found or version != b"version: %d" % VERSION:
-            raise CorruptObject(key, f"`version` is not {VERSION}, or `entries` is missing")
-        self._start = len(head) + len(_ENTRIES) - 1  # on the line feed before the first entry
-        self.packs = self._decode(_strings, packs, "packs")
+    def __init__(self, key: str, info: ListInfo, get: Get) -> None:
+        self._key, self._info, self._get = key, info, get
+
+    @classmethod
+    def stored(cls, store: ObjectStore, key: str, info: ListInfo) -> Self:
+        """A list in a store, of which a descriptor keeps this."""
+        return cls(key, info, lambda start, length: store.get(key, start, length))
+
+    @cached_property
+    def head(self) -> Head:
+        """What stands before the entries."""
+        if not self._info.head:
+            self._renew(self._get(0, None))
+        head = self._get(0, self._info.head)
+        _check(self._key, head, self._info.digest)
+        return Head(self._key, head)
+
+    @property
+    def packs(self) -> list[str]:
+        """The packs that entries point into."""
+        return self.head.packs
+
+    def whole(self) -> bytes:
+        """All bytes of the list, verified. They are kept, so nothing more is read."""
+        is_old, body = not self._info.head, self._get(0, None)
+        self._get = _part_of(body)
+        end = self.head.offsets[-1]
+        if not is_old and len(body) != end:
+            raise CorruptObject(self._key, f"it has {len(body)} bytes, and its head says {end}")
+        self._read(0, len(self.head.blocks))
+        return body
 
     def entries(self, names: NameRange = EVERYTHING) -> list[Entry]:
         """The entries in a range of names, in order. Only those lines are decoded."""
-        start = self._seek(names.start) + len(_LINE)
-        stop = self._seek(names.stop) if names.stop is not None else len(self._body)
-        try:
-            return _entries.decode_lines(self._body[start:stop].replace(_LINE, b"\n"))
-        except msgspec.DecodeError as error:
-            raise CorruptObject(self._key, f"`entries`: {error}") from error
+        if names.holds(order(self._info.first)) and names.holds(order(self._info.last)):
+            self._get = _part_of(self._get(0, None))  # all at once
+        start, stop = self.head.around(names)
+        return self._decode(self._cut(self._read(start, stop), names))
 
-    def info(self, index: str) -> ListInfo:
-        """What the descriptor keeps of this list, made from the list itself."""
-        return _info(index, self._body, self.entries())
+    def before(self, key: str) -> Entry | None:
+        """The last entry before an order key."""
+        block = bisect_left(self.head.firsts, key) - 1
+        return self._decode(self._cut(self._read(block, block + 1), NameRange(stop=key)))[-1] if block >= 0 else None
 
-    def _seek(self, key: str) -> int:
-        """The line feed before the first entry at or after an order key. Bisects on bytes, decoding a line a step."""
-        low, high = self._start, len(self._body) - 1
+    def latest(self, names: NameRange) -> int | None:
+        """The greatest timestamp in a range of names. Of the blocks that lie inside, the head knows it."""
+        start, stop = self.head.around(names)
+        inside = (block.latest for block in self.head.blocks[start + 1 : stop - 1])
+        edges = (self._cut(self._read(number, number + 1), names) for number in {start, stop - 1} if start < stop)
+        return max(chain(inside, (entry.timestamp for lines in edges for entry in self._decode(lines))), default=None)
+
+    def _renew(self, body: bytes) -> None:
+        """Take a list of version 1, verified, for the list of this version with the same entries."""
+        _check(self._key, body, self._info.digest)
+        top, found, lines = body.partition(_ENTRIES)
+        version, _, packs = top.partition(b"\npacks: ")
+        if not found or version != b"version: 1":
+            raise CorruptObject(self._key, f"`version` is neither 1 nor {VERSION}, or `entries` is missing")
+        entries = self._decode(lines)
+        writer = ListWriter()
+        writer.extend(entries, repeat(_decoded(self._key, _strings.decode, packs, "packs"), len(entries)))
+        body, self._info = writer.seal(self._info.index)
+        self._get = _part_of(body)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        """The entries of some blocks, as lines."""
+        blocks, offsets = self.head.blocks[start:stop], self.head.offsets
+        lines = self._get(offsets[start], offsets[stop] - offsets[start])
+        view = memoryview(lines)
+        for block, offset in zip(blocks, offsets[start:stop], strict=True):
+            at = offset - offsets[start]
+            _check(self._key, view[at : at + block.length], block.digest)
+        return lines
+
+    def _cut(self, lines: bytes, names: NameRange) -> bytes:
+        stop = self._seek(lines, names.stop) if names.stop is not None else len(lines)
+        return lines[self._seek(lines, names.start) : stop]
+
+    def _seek(self, lines: bytes, key: str) -> int:
+        """Where the first entry at or after an order key stands. Bisects on bytes, decoding a line a step."""
+        low, high = 0, len(lines)
         while low < high:
-            middle = self._body.rfind(b"\n", low, (low + high) // 2 + 1)
-            end = self._body.find(b"\n", middle + 1)
-            entry = self._decode(_entries, self._body[middle + len(_LINE) : end], "entries")
+            start = lines.rfind(b"\n", low, (low + high) // 2) + 1 or low
+            end = lines.find(b"\n", start) + 1
+            entry = _decoded(self._key, _entries.decode, lines[start + 2 : end - 1], "entries")
             if order(entry.name) < key:
                 low = end
             else:
-                high = middle
+                high = start
         return low
 
-    def _decode(self, decoder: msgspec.json.Decoder[T], line: bytes, field: str) -> T:
-        try:
-            return decoder.decode(line)
-        except msgspec.DecodeError as error:
-            raise CorruptObject(self._key, f"`{field}`: {error}") from error
+    def _decode(self, lines: bytes) -> list[Entry]:
+        return _decoded(self._key, _entries.decode_lines, _bare(lines), "entries")
+
+
+def read_info(key: str, body: bytes, index: str) -> ListInfo:
+    """What a descriptor keeps of a list, made from the whole list itself."""
+    head = body[: body.find(_ENTRIES) + len(_ENTRIES)]
+    unknown = ListInfo(index, 0, 0, "", "", blake3(head).hexdigest(), len(head))
+    found = FileList(key, unknown, _part_of(body))
+    found.whole()
+    return _info(index, found.entries(), head)
+
+
+Get = Callable[[int, int | None], bytes]
+"""Reads bytes of an object: from where, and how many."""
+
+
+def _part_of(body: bytes) -> Get:
+    return lambda start, length: body[start : None if length is None else start + length]
+
+
+def _check(key: str, body: bytes | memoryview, digest: str) -> None:
+    if blake3(body).hexdigest() != digest:
+        raise CorruptObject(key, "its bytes do not match the digest in its descriptor")
+
+
+def _bare(lines: bytes) -> bytes:
+    """Lines without the `- ` in front."""
+    return lines[2:].replace(_LINE, b"\n")
+
+
+def _decoded(key: str, decode: Callable[[bytes], T], lines: bytes, field: str) -> T:
+    try:
+        return decode(lines)
+    except msgspec.DecodeError as error:
+        raise CorruptObject(key, f"`{field}`: {error}") from error
 
 
 def in_order(lists: Iterable[tuple[ListInfo, Iterable[T]]], name: Callable[[T], str]) -> Iterator[T]:
@@ -136,12 +300,13 @@ def in_order(lists: Iterable[tuple[ListInfo, Iterable[T]]], name: Callable[[T], 
     return heapq.merge(*chains, key=lambda item: order(name(item)))
 
 
-def _info(index: str, body: bytes, entries: Sequence[Entry]) -> ListInfo:
+def _info(index: str, entries: Sequence[Entry], head: bytes) -> ListInfo:
     return ListInfo(
         index=index,
         count=len(entries),
-        bytes=sum(entry.size for entry in entries),
+        bytes=sum(map(_size, entries)),
         first=entries[0].name,
         last=entries[-1].name,
-        digest=blake3(body).hexdigest(),
+        digest=blake3(head).hexdigest(),
+        head=len(head),
     )

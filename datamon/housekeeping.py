@@ -104,7 +104,7 @@ def _check_complete(context: Context, bundle: Bundle) -> None:
     """Every list is there, byte for byte: once the splits are gone, nothing else says what the bundle holds."""
     for info in bundle.lists:
         key = keys.bundle_files(bundle.repo, bundle.id, info.index)
-        FileList(key, context.metadata.get(key), info.digest)
+        FileList.stored(context.metadata, key, info).whole()
 
 
 def _silent(context: Context, diamond: Diamond, limits: Limits) -> Finding | None:

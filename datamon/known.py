@@ -67,7 +67,7 @@ class Known:
 
     def _read(self, base: Base, info: ListInfo, names: NameRange) -> None:
         key = keys.bundle_files(base.bundle.repo, base.bundle.id, info.index)
-        found = FileList(key, self._metadata.get(key), info.digest)
+        found = FileList.stored(self._metadata, key, info)
         for entry in found.entries(names):
             if len(self._places) >= base.room:
                 return

@@ -12,17 +12,29 @@ names are cut into ranges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, repeat
+from typing import Protocol
 
 import msgspec
 
 from datamon.ids import SplitId
 from datamon.model import Entry
-from datamon.names import NameRange, ancestors, below, is_below, just, order
+from datamon.names import NameRange, below, is_below, order
 
 Rank = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one list of a split holds in a range of names, in name order."""
+
+    split: SplitId
+    entries: list[Entry]
+    packs: Sequence[str] = ()  # the table that their `at` points into
+    rank: int | None = None  # of all of them; None if each has its own, the time of its upload
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -31,12 +43,25 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     entry: Entry
     split: SplitId
     rank: int
-    packs: Sequence[str] = ()  # the table that entry.at points into
+    packs: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, entry: Entry, run: Run) -> Version:
+        """An entry of a run."""
+        return cls(entry, run.split, entry.timestamp if run.rank is None else run.rank, run.packs)
 
     @property
     def strength(self) -> Rank:
         """What versions are compared by. Total, because a split holds a name once."""
         return self.rank, self.split
+
+
+@dataclass(frozen=True, slots=True)
+class Uncontested:
+    """Files whose names concern one split only, in name order, each with the run it is from."""
+
+    entries: list[Entry]
+    runs: list[Run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +76,20 @@ class Settled:
     overruled_by: SplitId | None = None
 
 
-Reader = Callable[[NameRange], Iterable[Version]]
-"""Gives the versions of all splits in a range of names, in name order."""
+class Reader(Protocol):
+    """Gives what the splits hold."""
+
+    def runs(self, names: NameRange) -> list[Run]:
+        """Everything in a range of names."""
+        ...
+
+    def above(self, key: str) -> list[Version]:
+        """The files that stand where this order key needs a folder, in name order."""
+        ...
+
+    def strongest(self, names: NameRange) -> Rank | None:
+        """The greatest strength in a range of names, however large that is."""
+        ...
 
 
 def settle(versions: Collection[Version]) -> Settled:
@@ -66,53 +103,108 @@ def settle(versions: Collection[Version]) -> Settled:
     return Settled(winner, tuple(conflicts))
 
 
-def settle_range(names: NameRange, read: Reader) -> Iterator[Settled]:
+def settle_range(names: NameRange, reader: Reader) -> Iterator[Uncontested | Settled]:
     """Settle every name of a range, in name order.
 
     A name is compared with what lies below it and with the files above it, wherever the range is cut: what is
     above the range's first name is looked up, and what is below its last one too.
     """
-    shade = _shade_over(names.start, read)  # a file that won against its folder: nothing below it survives
-    groups = ((key, settle(list(versions))) for key, versions in groupby(read(names), lambda v: order(v.entry.name)))
-    current = next(groups, None)
-    while current is not None:
-        following = next(groups, None)
-        key, settled = current
-        if shade is not None and is_below(key, shade.key):
-            yield _overruled(settled, shade.split)
-        elif following is not None and not is_below(following[0], key):
-            shade = None
-            yield settled
-        else:  # there is something below, or the range ends here and there may be
-            shade, outcome = _against_folder(key, settled, read)
-            yield outcome
-        current = following
+    held = _Held(names, reader)
+    done = yield from held.overruled(0, held.shade_over_start())
+    for place in held.contested():
+        if place < done:
+            continue
+        if place > done:
+            yield held.uncontested(done, place)
+        key, settled, done = held.settled(place)
+        shade, settled = held.against_folder(key, settled, done)
+        yield settled
+        done = yield from held.overruled(done, shade)
+    if done < len(held):
+        yield held.uncontested(done, len(held))
 
 
 @dataclass(frozen=True, slots=True)
 class _Shade:
-    """A file that won against the folder of its name."""
+    """A file that won against the folder of its name: nothing below it survives."""
 
     key: str
     split: SplitId
 
 
-def _shade_over(start: str, read: Reader) -> _Shade | None:
-    for above in ancestors(start):
-        versions = list(read(just(above)))
-        if versions:
-            shade, _ = _against_folder(above, settle(versions), read)
+class _Held:
+    """All that the splits hold in a range, as columns in name order. Most of it is never looked at one by one.
+
+    Where a name is the same as the one before or lies below it, it also starts like it; so all that may be contested
+    is found by one comparison a name, which Python makes in C.
+    """
+
+    def __init__(self, names: NameRange, reader: Reader) -> None:
+        self._names, self._reader = names, reader
+        runs = reader.runs(names)
+        entries = list(chain.from_iterable(run.entries for run in runs))
+        owners = list(chain.from_iterable(repeat(run, len(run.entries)) for run in runs))
+        keys = [order(entry.name) for entry in entries]
+        places = sorted(range(len(keys)), key=keys.__getitem__)  # runs are sorted, so this merges them
+        self._entries = list(map(entries.__getitem__, places))
+        self._owners = list(map(owners.__getitem__, places))
+        self._keys = list(map(keys.__getitem__, places))
+        self._following = self._keys[1:] + ([] if names.stop is None else [names.stop])
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def contested(self) -> Iterator[int]:
+        """Where there are more versions of a name, or something below it, here or behind the range."""
+        alike = map(str.startswith, self._following, self._keys)
+        return (place for place, is_alike in enumerate(alike) if is_alike and self.is_contested(place))
+
+    def is_contested(self, place: int) -> bool:
+        """Whether what follows is the same name, or something below it."""
+        key, following = self._keys[place], self._following[place]
+        return key == following or is_below(following, key)
+
+    def uncontested(self, start: int, stop: int) -> Uncontested:
+        """What lies between contested names."""
+        return Uncontested(self._entries[start:stop], self._owners[start:stop])
+
+    def settled(self, start: int) -> tuple[str, Settled, int]:
+        """The name at a place, what its versions came to, and the place of the next one."""
+        key, stop = self._keys[start], start + 1
+        while stop < len(self) and self._keys[stop] == key:
+            stop += 1
+        return key, settle(self._versions(start, stop)), stop
+
+    def overruled(self, start: int, shade: _Shade | None) -> Generator[Settled, None, int]:
+        """What becomes of the names from a place on that lie in a shade; and the place of the first that does not."""
+        while shade is not None and start < len(self) and is_below(self._keys[start], shade.key):
+            _, settled, start = self.settled(start)
+            yield _overruled(settled, shade.split)
+        return start
+
+    def against_folder(self, key: str, settled: Settled, following: int) -> tuple[_Shade | None, Settled]:
+        """Settle a file against the folder of its name, which would begin at the place that follows."""
+        folder = below(key)
+        if self._names.stop is None or (folder.stop is not None and folder.stop <= self._names.stop):
+            inside = self._versions(following, bisect_left(self._keys, folder.stop or "", following))
+            return _against(key, settled, max((version.strength for version in inside), default=None))
+        return _against(key, settled, self._reader.strongest(folder))
+
+    def shade_over_start(self) -> _Shade | None:
+        """What the beginning of the range may lie below."""
+        for key, versions in groupby(self._reader.above(self._names.start), lambda version: order(version.entry.name)):
+            shade, _ = _against(key, settle(list(versions)), self._reader.strongest(below(key)))
             if shade is not None:
                 return shade
-    return None
+        return None
+
+    def _versions(self, start: int, stop: int) -> list[Version]:
+        return list(map(Version.of, self._entries[start:stop], self._owners[start:stop]))
 
 
-def _against_folder(key: str, settled: Settled, read: Reader) -> tuple[_Shade | None, Settled]:
-    """Settle a file against the folder of the same name: what shades the names below it, and what it becomes."""
-    if settled.winner is None:
-        return None, settled
-    strongest = max((v.strength for v in read(below(key))), default=None)
-    if strongest is None:
+def _against(key: str, settled: Settled, strongest: Rank | None) -> tuple[_Shade | None, Settled]:
+    """A file against the strongest of what lies below it: what shades that, and what the file becomes."""
+    if settled.winner is None or strongest is None:
         return None, settled
     if settled.winner.strength > strongest:
         return _Shade(key, settled.winner.split), settled

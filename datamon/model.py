@@ -125,7 +125,8 @@ class ListInfo:
     bytes: int
     first: str
     last: str
-    digest: str
+    digest: str  # of the head, which has those of the rest; of a list without a head, of all of it
+    head: int = 0  # its length in bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

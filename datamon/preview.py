@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from datamon.commit import MergeTask, lost_name, outcomes, ranges_of, read_splits, winner_of
+from datamon.commit import MergeTask, bulk, lost_name, outcomes, ranges_to_merge, read_splits, winner_of
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.merge import Settled
 from datamon.model import ConflictMode, LeftOut, Order, TakenSplit
@@ -76,23 +76,19 @@ def preview(
     task = MergeTask(repo, diamond, BundleId(""), mode, order, taken, {split.id: split.lists for split in splits})
     seen = Preview(repo, diamond, mode, order, left_out=left_out)
     lost: Counter[SplitId] = Counter()
-    for part in ranges_of([info for split in splits for info in split.lists]):
+    for part in ranges_to_merge(task, context):
         for outcome in outcomes(part, task, context):
-            if not isinstance(outcome, Settled):
-                seen.files, seen.bytes = seen.files + outcome.count, seen.bytes + outcome.bytes
-                continue
-            _count(seen, outcome)
-            lost.update(version.split for version in outcome.conflicts)
+            files, size = bulk(outcome, mode)
+            seen.files, seen.bytes = seen.files + files, seen.bytes + size
+            if isinstance(outcome, Settled) and outcome.conflicts:
+                _note(seen, outcome)
+                lost.update(version.split for version in outcome.conflicts)
     seen.splits = [Share(split.id, split.tag, split.files, lost[split.id]) for split in splits]
     return seen
 
 
-def _count(seen: Preview, settled: Settled) -> None:
-    kept = settled.conflicts if seen.mode.folder is not None else ()
-    for version in (*kept, *([settled.winner] if settled.winner else [])):
-        seen.files, seen.bytes = seen.files + 1, seen.bytes + version.entry.size
-    if settled.conflicts:
-        seen.conflicts += len(settled.conflicts) if seen.mode is not ConflictMode.IGNORE else 0
-        losers = [Loser(v.split, v.entry.size, lost_name(v, seen.mode)) for v in settled.conflicts]
-        name = settled.conflicts[0].entry.name
-        seen.contested.append(Contest(name, winner_of(settled), settled.winner is None, losers))
+def _note(seen: Preview, settled: Settled) -> None:
+    seen.conflicts += len(settled.conflicts) if seen.mode is not ConflictMode.IGNORE else 0
+    losers = [Loser(v.split, v.entry.size, lost_name(v, seen.mode)) for v in settled.conflicts]
+    name = settled.conflicts[0].entry.name
+    seen.contested.append(Contest(name, winner_of(settled), settled.winner is None, losers))

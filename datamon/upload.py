@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from blake3 import blake3
@@ -25,7 +26,7 @@ from blake3 import blake3
 from datamon import keys
 from datamon.content import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Root, root_yaml
 from datamon.errors import AlreadyExists, NotFound, SourceChanged, SourceUnreadable, why
-from datamon.filelist import FileList, ListWriter
+from datamon.filelist import ListWriter, read_info
 from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.known import Base, Known
 from datamon.model import Entry, ListInfo
@@ -116,15 +117,14 @@ def upload_part(part: Part, upload: Upload, tell: Tell = untold, clock: Clock = 
                 _unreadable(one, error, skips)
         entries, packs = filler.finish()
     writer = ListWriter()
-    for entry in entries:
-        writer.add(entry, packs)
+    writer.extend(entries, repeat(packs, len(entries)))
     if not len(writer):
         return PartReport(stored=putter.stored)
     body, info = writer.seal(index)
     try:
         lists.create(key, body)
     except AlreadyExists:  # another run of this very part was faster; its times count
-        info = FileList(key, lists.get(key)).info(index)
+        info = read_info(key, lists.get(key), index)
     return PartReport(info, putter.stored)
 
 
@@ -142,7 +142,7 @@ def _written_before(lists: ObjectStore, index: str, key: str) -> PartReport | No
         body = lists.get(key)
     except NotFound:
         return None
-    return PartReport(FileList(key, body).info(index), resumed=True)
+    return PartReport(read_info(key, body, index), resumed=True)
 
 
 def _recorded(found: Found, upload: Upload) -> list[str]:

@@ -1,4 +1,4 @@
-"""Lists that are taken as they are make the same bundle as lists that are merged entry by entry."""
+"""However names are cut, and whether lists are taken as they are or merged entry by entry: the bundle is the same."""
 
 import tempfile
 from dataclasses import replace
@@ -6,9 +6,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamon.commit import NumberedRange, check_range, cut_names, merge_range
+from datamon.commit import check_range, merge_range, ranges_to_merge
 from datamon.model import ConflictMode
 from datamon.names import is_below, order
+from datamon.ranges import Cutting
 from datamon.stores import open_context
 from tests.property.test_merge import short_names
 from tests.unit.test_commit import bundle_files, task
@@ -28,18 +29,26 @@ def splits(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(splits(), st.integers(1, 4), st.sampled_from([ConflictMode.KEEP, ConflictMode.FORBID]))
-def test_taking_lists_whole_changes_nothing(found, ranges, mode):
+@given(
+    splits(),
+    st.integers(1, 9),
+    st.sampled_from([1, 2, 1000]),
+    st.sampled_from([ConflictMode.KEEP, ConflictMode.FORBID]),
+)
+def test_neither_the_cut_nor_taking_lists_whole_changes_anything(found, entries, whole_from, mode):
     outcomes = []
-    for taken_whole_from in (1, 1000):
+    for cutting in (Cutting(1000, 1000, whole_from=1000), Cutting(entries, 1, whole_from), Cutting(1, 1, 1)):
         with tempfile.TemporaryDirectory() as folder:
             context = open_context(folder)
-            merge = replace(task(context, mode, **found), taken_whole_from=taken_whole_from)
-            lists = [info for infos in merge.lists.values() for info in infos]
-            parts = [NumberedRange(number, names) for number, names in enumerate(cut_names(lists, ranges))]
+            merge = replace(task(context, mode, **found), cutting=cutting)
+            parts = ranges_to_merge(merge, context)
             checked = [check_range(part, merge, context) for part in parts]
             merged = [merge_range(part, merge, context) for part in parts]
-            counts = [(report.files, report.bytes, report.conflicts) for report in merged]
-            assert counts == [(report.files, report.bytes, report.conflicts) for report in checked]
-            outcomes.append((counts, bundle_files(context)))
-    assert outcomes[0] == outcomes[1]
+            for field in ("files", "bytes", "conflicts"):
+                assert total(merged, field) == total(checked, field)
+            outcomes.append((total(merged, "files"), total(merged, "conflicts"), bundle_files(context)))
+    assert outcomes[1:] == outcomes[:1] * 2
+
+
+def total(reports, field):
+    return sum(getattr(report, field) for report in reports)

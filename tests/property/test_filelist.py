@@ -1,13 +1,17 @@
+import re
+
 import msgspec
 import pytest
 import yaml
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datamon.errors import CorruptObject, Failed
-from datamon.filelist import FileList, ListWriter
+from datamon.filelist import FileList, ListWriter, read_info
 from datamon.model import Entry, ListInfo
 from datamon.names import NameRange, order
+from tests.lists import in_memory
 from tests.property.strategies import PACKS, listings, names
 
 
@@ -26,9 +30,9 @@ def placed(entry, packs):
 @given(listings)
 def test_a_list_comes_back_as_it_was(entries):
     body, info = written(entries)
-    found = FileList("k", body, info.digest)
+    found = in_memory(body, info)
     assert [placed(e, found.packs) for e in found.entries()] == [placed(e, PACKS) for e in entries]
-    assert info == found.info("i")
+    assert info == read_info("k", body, "i")
     assert (info.count, info.first, info.last) == (len(entries), entries[0].name, entries[-1].name)
     assert info.bytes == sum(entry.size for entry in entries)
 
@@ -37,7 +41,8 @@ def test_a_list_comes_back_as_it_was(entries):
 def test_any_yaml_loader_reads_the_same(entries):
     body, _ = written(entries)
     plain = yaml.safe_load(body)
-    assert plain["version"] == 1
+    assert plain["version"] == 2
+    assert sum(block["count"] for block in plain["blocks"]) == len(entries)
     assert [e["name"] for e in plain["entries"]] == [e.name for e in entries]
     decoded = msgspec.convert(plain["entries"], list[Entry])
     assert [placed(e, plain["packs"]) for e in decoded] == [placed(e, PACKS) for e in entries]
@@ -46,11 +51,14 @@ def test_any_yaml_loader_reads_the_same(entries):
 @given(listings, names, names)
 def test_a_slice_is_what_a_filter_would_give(entries, one, other):
     start, stop = sorted([order(one), order(other)])
-    found = FileList("k", written(entries)[0])
+    body, info = written(entries)
     for names_range in (NameRange(start, stop), NameRange(start), NameRange("", stop)):
-        assert [e.name for e in found.entries(names_range)] == [
-            e.name for e in entries if names_range.holds(order(e.name))
-        ]
+        held = [e for e in entries if names_range.holds(order(e.name))]
+        assert [e.name for e in in_memory(body, info).entries(names_range)] == [e.name for e in held]
+        assert in_memory(body, info).latest(names_range) == max((e.timestamp for e in held), default=None)
+    earlier = [e.name for e in entries if order(e.name) < stop]
+    before = in_memory(body, info).before(stop)
+    assert (before.name if before else None) == (earlier[-1] if earlier else None)
 
 
 @given(st.lists(names, min_size=2, max_size=20, unique=True))
@@ -68,14 +76,21 @@ def test_the_bytes_of_a_list():
     writer.add(Entry("a/b.csv", "9f", 812, 420, 5, 7, at=(1, 4)), ["77aa", "5d1c"])
     writer.add(Entry("a/c.bin", "0c", 734003200, 420, 6, 8, root="aa"), [])
     body, info = writer.seal("g1-00000000-00000")
-    assert body == (
-        b"version: 1\n"
-        b'packs: ["5d1c"]\n'
-        b"entries:\n"
-        b'- {"name":"a/b.csv","hash":"9f","size":812,"mode":420,"mtime":5,"timestamp":7,"at":[0,4]}\n'
-        b'- {"name":"a/c.bin","hash":"0c","size":734003200,"mode":420,"mtime":6,"timestamp":8,"root":"aa"}\n'
+    assert (
+        body
+        == (
+            b"version: 2\n"
+            b'packs: ["5d1c"]\n'
+            b"blocks:\n"
+            b'- {"first":"a/b.csv","count":2,"length":187,"latest":8,"digest":"%s"}\n'
+            b"entries:\n"
+            b'- {"name":"a/b.csv","hash":"9f","size":812,"mode":420,"mtime":5,"timestamp":7,"at":[0,4]}\n'
+            b'- {"name":"a/c.bin","hash":"0c","size":734003200,"mode":420,"mtime":6,"timestamp":8,"root":"aa"}\n'
+        )
+        % blake3(body[info.head :]).hexdigest().encode()
     )
-    assert info == ListInfo("g1-00000000-00000", 2, 734004012, "a/b.csv", "a/c.bin", info.digest)
+    digest = blake3(body[: info.head]).hexdigest()
+    assert info == ListInfo("g1-00000000-00000", 2, 734004012, "a/b.csv", "a/c.bin", digest, body.index(b'- {"name"'))
 
 
 @pytest.mark.parametrize(
@@ -86,11 +101,20 @@ def test_a_list_out_of_order_cannot_be_written(found, why):
         written([entry(name) for name in found])
 
 
+def sealed_again(body):
+    """A list with a head that fits its entries, as whoever wrote them could have written it."""
+    head, found, lines = body.partition(b"\nentries:\n")
+    facts = b'"length":%d,"latest":7,"digest":"%s"' % (len(lines), blake3(lines).hexdigest().encode())
+    return re.sub(rb'"length":.*"digest":"[0-9a-f]*"', facts, head) + found + lines
+
+
 @pytest.mark.parametrize(
     ("harm", "why"),
     [
-        (lambda body: body.replace(b"version: 1", b"version: 9"), "version"),
+        (lambda body: body.replace(b"version: 2", b"version: 9"), "version"),
         (lambda body: body.replace(b"entries:", b"entires:"), "entries"),
+        (lambda body: body.replace(b"blocks:", b"bricks:"), "blocks"),
+        (lambda body: body.replace(b'"count":2', b'"count":"2"'), "count"),
         (lambda body: body.replace(b'"size":0', b'"size":"0"'), "size"),
         (lambda body: body.replace(b'"hash":"9f",', b""), "hash"),
         (lambda body: body[:-10], "malformed|truncated"),
@@ -98,13 +122,63 @@ def test_a_list_out_of_order_cannot_be_written(found, why):
     ],
 )
 def test_a_damaged_list_is_refused_naming_its_key(harm, why):
-    body = harm(written([entry("a"), entry("b")])[0])
+    body, info = written([entry("a"), entry("b")])
+    harmed = sealed_again(harm(body))
     with pytest.raises(CorruptObject, match=why) as caught:
-        FileList("the/key", body).entries()
+        read_info("the/key", harmed, "i")
     assert "the/key" in str(caught.value)
-
-
-def test_a_list_with_another_digest_is_refused():
-    body, info = written([entry("a")])
     with pytest.raises(CorruptObject, match="digest"):
-        FileList("k", body + b"\n", info.digest)
+        in_memory(harm(body), info).entries()
+
+
+def test_bytes_that_no_digest_covers_are_noticed():
+    body, info = written([entry("a")])
+    with pytest.raises(CorruptObject, match="its head says"):
+        in_memory(body + b"\n", info).whole()
+
+
+MANY = [Entry(f"{number // 7:05d}/{number % 7}", "9f", 1, 420, 0, number % 4001) for number in range(4500)]
+
+
+def test_a_few_names_of_a_long_list_are_found_in_a_small_part_of_it():
+    body, info = written(MANY)
+    read = []
+
+    def get(start, length):
+        read.append(length)
+        return body[start : start + length]
+
+    def found():
+        return FileList("k", info, get)
+
+    assert [e.name for e in found().entries(NameRange("00300\0" + "5", "00301"))] == ["00300/5", "00300/6"]
+    assert found().before("00300").name == "00299/6"
+    assert sum(read) < len(body) * 0.6
+    assert len(read) == 4
+    read.clear()
+    assert found().latest(NameRange("00001")) == 4000
+    assert sum(read) < len(body) * 0.5
+    assert found().entries(NameRange("1")) == []
+
+
+OLD = (
+    b"version: 1\n"
+    b'packs: ["5d1c","77aa"]\n'
+    b"entries:\n"
+    b'- {"name":"a/b.csv","hash":"9f","size":812,"mode":420,"mtime":5,"timestamp":7,"at":[1,4]}\n'
+    b'- {"name":"a/c.bin","hash":"0c","size":734003200,"mode":420,"mtime":6,"timestamp":8,"root":"aa"}\n'
+)
+
+
+def test_a_list_of_the_first_version_is_read_too():
+    info = ListInfo("g1-00000000-00000", 2, 734004012, "a/b.csv", "a/c.bin", blake3(OLD).hexdigest())
+    found = in_memory(OLD, info)
+    assert [placed(e, found.packs) for e in found.entries()] == [
+        (Entry("a/b.csv", "9f", 812, 420, 5, 7), "77aa", 4),
+        (Entry("a/c.bin", "0c", 734003200, 420, 6, 8, root="aa"), None, None),
+    ]
+    assert [e.name for e in in_memory(OLD, info).entries(NameRange(order("a/c")))] == ["a/c.bin"]
+    assert in_memory(OLD, info).latest(NameRange()) == 8
+    assert in_memory(OLD, info).whole() == OLD
+    with pytest.raises(CorruptObject, match="digest"):
+        in_memory(OLD + b"\n", info).entries()

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datamon.ids import SplitId
-from datamon.merge import Settled, Version, settle, settle_range
+from datamon.merge import Run, Settled, Uncontested, Version, settle, settle_range
 from datamon.model import Entry
-from datamon.names import EVERYTHING, NameRange, order
+from datamon.names import EVERYTHING, NameRange, ancestors, just, order
 from tests.property.strategies import in_order_without_clashes
 
 
@@ -46,19 +46,39 @@ def split_sets(draw):
     return versions
 
 
-def reader(versions):
-    def read(names):
-        return iter(
-            sorted((v for v in versions if names.holds(order(v.entry.name))), key=lambda v: order(v.entry.name))
-        )
+class Held:
+    """A Reader over versions in memory, which come in any order."""
 
-    return read
+    def __init__(self, versions):
+        self.versions = sorted(versions, key=lambda v: order(v.entry.name))
+        self.splits = dict.fromkeys(v.split for v in versions)
+
+    def within(self, names):
+        return [v for v in self.versions if names.holds(order(v.entry.name))]
+
+    def runs(self, names):
+        return [Run(split, [v.entry for v in self.within(names) if v.split == split]) for split in self.splits]
+
+    def above(self, key):
+        return [v for folder in ancestors(key) for v in self.within(just(folder))]
+
+    def strongest(self, names):
+        return max((v.strength for v in self.within(names)), default=None)
+
+
+def one_by_one(outcomes):
+    """What was settled, with uncontested names as if each had been."""
+    for outcome in outcomes:
+        if isinstance(outcome, Uncontested):
+            yield from (Settled(Version.of(*pair)) for pair in zip(outcome.entries, outcome.runs, strict=True))
+        else:
+            yield outcome
 
 
 def merged(versions, cuts=()):
     bounds = ["", *sorted(set(cuts)), None]
     ranges = [NameRange(start or "", stop) for start, stop in pairwise(bounds)] if cuts else [EVERYTHING]
-    return [settled for names in ranges for settled in settle_range(names, reader(versions))]
+    return [settled for names in ranges for settled in one_by_one(settle_range(names, Held(versions)))]
 
 
 def summary(settled):

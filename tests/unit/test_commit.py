@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 
 from datamon import descriptors, keys
-from datamon.commit import MergeTask, NumberedRange, check_range, cut_names, merge_range, read_splits
+from datamon.commit import MergeTask, check_range, merge_range, read_splits
 from datamon.errors import AlreadyExists, CorruptObject, NotFound, StaleWrite
-from datamon.filelist import FileList, ListWriter
+from datamon.filelist import ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.model import ConflictMode, Contributor, Entry, ListInfo, Order, Split, SplitState, TakenSplit
+from datamon.model import ConflictMode, Contributor, Entry, Order, Split, SplitState, TakenSplit
 from datamon.names import EVERYTHING, NameRange, order
+from datamon.ranges import NumberedRange
 from datamon.stores import open_context
+from tests.lists import opened
 
 R, D, B = RepoName("r"), DiamondId("d"), BundleId("b")
 
@@ -44,7 +46,7 @@ def task(context, mode=ConflictMode.KEEP, by=Order.UPLOADED, **splits):
 def bundle_files(context):
     found = {}
     for key in context.metadata.keys(keys.bundles(R)):
-        listed = FileList(key, context.metadata.get(key))
+        listed = opened(context.metadata, key)
         for entry in listed.entries():
             found[entry.name] = (entry.hash, listed.packs[entry.at[0]])
     return found
@@ -140,22 +142,6 @@ def test_a_list_that_was_tampered_with_is_not_merged(context):
     context.vmetadata.replace(key, seen.body.replace(b'"mode":420', b'"mode":511'), seen.version)
     with pytest.raises(CorruptObject, match="digest"):
         merge_range(NumberedRange(0, EVERYTHING), merge, context)
-
-
-@pytest.mark.parametrize("ranges", [1, 2, 3, 7, 100])
-def test_ranges_cover_everything_in_balance(ranges):
-    infos = [ListInfo(str(n), 100, 0, f"{n:03d}", f"{n:03d}z", "") for n in range(60)]
-    cuts = cut_names(infos, ranges)
-    assert cuts[0].start == ""
-    assert cuts[-1].stop is None
-    assert [a.stop for a in cuts[:-1]] == [b.start for b in cuts[1:]]
-    assert len(cuts) == min(ranges, 60)
-    held = [sum(names.holds(order(info.first)) for info in infos) for names in cuts]
-    assert max(held) - min(held) <= 1
-
-
-def test_no_lists_are_one_empty_range():
-    assert cut_names([], 4) == [EVERYTHING]
 
 
 def test_only_the_generation_that_was_taken_counts(context):

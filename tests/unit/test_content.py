@@ -11,7 +11,6 @@ from blake3 import blake3
 from datamon import content, keys
 from datamon.content import CHUNK_BYTES, GAP_BYTES, PACK_BYTES, SMALL_BYTES
 from datamon.errors import CorruptObject, SourceChanged
-from datamon.filelist import FileList
 from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.known import Base, Known
 from datamon.model import Entry
@@ -20,6 +19,7 @@ from datamon.plan import SLICE_BYTES, Part, make_plan
 from datamon.sources import Source, open_tree
 from datamon.stores import open_context
 from datamon.upload import AT_ONCE, Upload, upload_part, upload_slice
+from tests.lists import opened
 from tests.unit.test_download import bundle_of
 
 
@@ -45,7 +45,7 @@ def upload(tree, context, generation=1, clock=lambda: 7, **options):
 
 def lists(context):
     keys = [key for key in context.vmetadata.keys("") if "bundle-files" in key]
-    return [FileList(key, context.vmetadata.get(key)) for key in keys]
+    return [opened(context.vmetadata, key) for key in keys]
 
 
 def contents(context):

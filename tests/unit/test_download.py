@@ -23,7 +23,7 @@ from datamon.errors import (
     StoreUnreachable,
     UnsafePath,
 )
-from datamon.filelist import FileList, ListWriter
+from datamon.filelist import ListWriter
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.model import Bundle, ConflictMode, Contributor, Entry, Order, Origin, Repo
 from datamon.names import prefixed
@@ -32,6 +32,7 @@ from datamon.sources import Source, open_tree
 from datamon.stores import open_context
 from datamon.upload import Upload, upload_part
 from tests.conftest import tree
+from tests.lists import opened
 
 R, D, B = RepoName("r"), DiamondId("d"), BundleId("b")
 
@@ -152,7 +153,7 @@ def test_no_list_can_make_a_file_appear_outside(context, tmp_path, name):
 def test_a_list_that_is_not_the_one_of_the_descriptor_is_refused(context, bundle, tmp_path):
     key = keys.bundle_files(R, B, bundle.lists[0].index)
     seen = context.metadata.get_versioned(key)
-    assert FileList(key, seen.body).entries()
+    assert opened(context.metadata, key).entries()
     context.metadata.replace(key, seen.body.replace(b'"mode":', b'"mode":1'), seen.version)
     with pytest.raises(CorruptObject, match="digest"):
         download(context, bundle, tmp_path / "out")

@@ -28,7 +28,7 @@ WAY_BACK = """
 import sys
 from pathlib import Path
 from datamon.download import download
-from datamon.filelist import FileList
+from datamon.filelist import read_info
 from datamon import keys
 from datamon.stores import open_context
 from tests.unit.test_download import bundle_of
@@ -38,7 +38,7 @@ infos = []
 for key in context.vmetadata.keys():
     if "bundle-files" in key:
         body = context.vmetadata.get(key)
-        infos.append(FileList(key, body).info("00000-000"))
+        infos.append(read_info(key, body, "00000-000"))
         context.metadata.create(keys.bundle_files("r", "b", "00000-000"), body)
 download(context, bundle_of(infos), Path(sys.argv[2]))
 """

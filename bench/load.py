@@ -1,0 +1,155 @@
+"""Diamonds full of splits that were never uploaded: what a commit of millions of files is measured on.
+
+    python -m bench.load --store /dev/shm/store --entries 1_000_000 --splits 10
+
+Writes done splits straight through the library, lists and descriptors as an upload leaves them, but no content.
+Prints the repo and the diamond; `datamon diamond recover` gives it a workflow, and then it can be committed:
+
+    DATAMON_STORE=/dev/shm/store datamon up --detach
+    DATAMON_STORE=/dev/shm/store datamon diamond recover --repo bench --diamond $diamond --server-lost
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from datamon import catalog, descriptors, keys
+from datamon.errors import AlreadyExists
+from datamon.filelist import MAX_ENTRIES, ListWriter
+from datamon.ids import DiamondId, RepoName, SplitId, new_id
+from datamon.model import Contributor, Diamond, DiamondState, Entry, Split, SplitState, instant
+from datamon.stores import open_context
+
+REPO = RepoName("bench")
+WHO = Contributor("Bench")
+PER_FOLDER = 500
+PER_PACK = 4_000
+SHAPES = ("mixed", "apart", "same")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the splits of a diamond hold.
+
+    mixed: neighbouring names belong to different splits, and a share of them to two.
+    apart: every split has folders of its own.
+    same:  every split holds every name, each with content of its own in the given share.
+    """
+
+    entries: int
+    splits: int = 10
+    conflicts: float = 0.01
+    shape: str = "mixed"
+    list_entries: int = MAX_ENTRIES
+    seed: int = 1
+
+    def names(self, split):
+        """(number, contested) of each file of a split, in order."""
+        each = self.entries // self.splits
+        every = round(0.5 / self.conflicts) if self.conflicts else 0  # of two that share a name one loses
+        for n in range(each):
+            if self.shape == "mixed" and every and n % every == 0 and self.splits > 1:
+                yield n * self.splits + (split // 2 * 2), True  # two splits at a time share a name
+            elif self.shape == "mixed":
+                yield n * self.splits + split, False
+            elif self.shape == "apart":
+                yield split * each + n, False
+            else:
+                yield n, bool(every) and n % every == 0
+
+    def entry(self, number, split, contested, rng):
+        size = 1_000 + number % 9_000
+        own = contested or self.shape != "same"
+        content = rng.randbytes(32).hex() if own else f"{number:064x}"
+        at = (number // PER_PACK % 8, number % PER_PACK * 8_192)
+        return Entry(name_of(number), content, size, 0o644, 1_760_000_000 * 10**9, 1_763_000_000 * 10**9 + split, at)
+
+
+def name_of(number):
+    """As a pipeline would name them, 44 characters; they sort as their numbers do."""
+    folder = number // PER_FOLDER
+    return f"observations/{folder // 1000:04d}/station-{folder % 1000:05d}/{number % PER_FOLDER:05d}.csv"
+
+
+def write_split(split, load, store, diamond):
+    """Put the lists and the descriptor of one done split."""
+    context, rng = open_context(store), random.Random(load.seed * 10_000 + split)
+    name, packs = SplitId(f"split-{split:05d}"), [rng.randbytes(32).hex() for _ in range(8)]
+    infos, writer = [], ListWriter()
+
+    def put():
+        index = keys.split_index(1, f"{load.seed:08x}", len(infos))
+        body, info = writer.seal(index)
+        context.vmetadata.create(keys.split_files(REPO, diamond, name, index), body)
+        infos.append(info)
+        return ListWriter()
+
+    for number, contested in load.names(split):
+        writer.add(load.entry(number, split, contested, rng), packs)
+        if len(writer) == load.list_entries:
+            writer = put()
+    if len(writer):
+        put()
+    now = instant(time.time_ns())
+    done = Split(
+        id=name,
+        diamond=diamond,
+        repo=REPO,
+        state=SplitState.DONE,
+        generation=1,
+        revision=3,
+        tag="",
+        contributor=WHO,
+        host="bench",
+        source="/dev/null",
+        created=now,
+        started=now,
+        position=split,
+        ended=now,
+        files=sum(info.count for info in infos),
+        bytes=sum(info.bytes for info in infos),
+        plan=f"{load.seed:08x}",
+        lists=infos,
+    )
+    context.vmetadata.create(keys.split(REPO, diamond, name), descriptors.dump(done))
+    return done.files
+
+
+def write_diamond(load, store):
+    """Put a diamond whose splits are all done, and give its id."""
+    context, now = open_context(store), time.time_ns()
+    with suppress(AlreadyExists):
+        catalog.create_repo(context, REPO, "measured", WHO, now)
+    diamond = DiamondId(new_id())
+    at = instant(now)
+    state = DiamondState.INITIALIZED
+    opened = Diamond(id=diamond, repo=REPO, state=state, contributor=WHO, created=at, updated=at, revision=1)
+    catalog.open_diamond(context, opened)
+    write = partial(write_split, load=load, store=store, diamond=diamond)
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        files = sum(pool.map(write, range(load.splits), chunksize=max(1, load.splits // 64)))
+    return diamond, files
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--store", required=True, help="a directory or s3://bucket/prefix")
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--conflicts", type=float, default=0.01, help="which share of the files lose")
+    parser.add_argument("--shape", choices=SHAPES, default="mixed", help=Load.__doc__)
+    args = parser.parse_args()
+    load = Load(args.entries, args.splits, args.conflicts, args.shape)
+    diamond, files = write_diamond(load, args.store)
+    print(f"{files} files in {load.splits} splits: --repo {REPO} --diamond {diamond}")
+
+
+if __name__ == "__main__":
+    main()
