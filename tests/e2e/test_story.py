@@ -129,7 +129,7 @@ def test_what_lies_in_the_store_is_readable_yaml(stack, repo, files):
     given = next(path.stem for path in found if "metadata/diamonds/" in str(path) and "vmetadata" not in str(path))
     assert kinds == sorted(["bundle", "bundle", "bundle", "diamond", "repo", "split", given])
     for path in found:
-        assert yaml.safe_load(path.read_text())["version"] == 1
+        assert yaml.safe_load(path.read_text())["version"] == (2 if "-files-" in path.name else 1)
 
 
 def test_tables_are_for_people(stack, repo, files):

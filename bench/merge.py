@@ -1,0 +1,185 @@
+"""A commit of a million files, beside DuckDB and Spark SQL doing the same merge.
+
+    make scale                                     three rounds, then the curves of bench.growth
+    python -m bench.merge --entries 100_000 --rounds 1
+
+datamon   `commit` of a diamond with done splits, through Temporal, on a warm stack: file lists to file lists
+DuckDB    the same entries from Parquet to Parquet, with two threads
+Spark SQL the same from JSON lines to JSON lines, window over name, on a warm session with two cores
+
+All find the latest version of each name and keep the others that differ. Ours also writes them in name order, looks
+for files in the place of folders, and publishes the bundle. Peers are timed with their input in the page cache and
+their start not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+from pathlib import Path
+
+import duckdb
+
+from bench.load import REPO, Load, write_diamond
+from bench.stack import clock, running, scratch
+from datamon import catalog, keys
+from datamon.download import split_entries
+from datamon.stores import open_context
+from starter.client import Datamon
+from worker.java import java_home
+
+RESULTS = Path(__file__).parent / "results" / "merge.json"
+CORES = 2
+BARS = {"DuckDB": 1.5, "Spark SQL": 0.3}  # at most so many times their time
+
+_DUCKDB = """
+COPY (
+    SELECT CASE WHEN n = 1 THEN name ELSE '.conflicts/' || split || '/' || name END AS name,
+           hash, size, mode, mtime, timestamp, pack, at
+    FROM (
+        SELECT *, row_number() OVER w AS n, first_value(hash) OVER w AS best
+        FROM read_parquet('{source}/*.parquet')
+        WINDOW w AS (PARTITION BY name ORDER BY timestamp DESC, split DESC)
+    )
+    WHERE n = 1 OR hash <> best
+    {order}
+) TO '{target}' (FORMAT parquet)
+"""
+
+
+def write_peers_input(store, diamond, folder):
+    """The entries of a diamond as JSON lines and as Parquet, one file a split, for tools that do not know our lists."""
+    context = open_context(store)
+    (folder / "json").mkdir()
+    (folder / "parquet").mkdir()
+    for split in catalog.splits(context, REPO, diamond):
+        lines = folder / "json" / f"{split.id}.json"
+        with lines.open("w") as out:
+            for entry in split_entries(context, split):
+                pack, at = entry.at
+                fields = {f: getattr(entry, f) for f in ("name", "hash", "size", "mode", "mtime", "timestamp")}
+                out.write(json.dumps(fields | {"split": split.id, "pack": pack, "at": at}) + "\n")
+        target = folder / "parquet" / f"{split.id}.parquet"
+        duckdb.sql(f"COPY (SELECT * FROM read_json('{lines}')) TO '{target}' (FORMAT parquet)")
+
+
+def duckdb_seconds(folder, *, sorted_by_name):
+    target = folder / "out.parquet"
+    with duckdb.connect(config={"threads": CORES}) as connection, clock() as took:
+        order = "ORDER BY name" if sorted_by_name else ""
+        connection.execute(_DUCKDB.format(source=folder / "parquet", target=target, order=order))
+    target.unlink()
+    return took[0]
+
+
+class SparkSql:
+    """A warm session that runs the job of a dozen lines that everybody would write."""
+
+    def __init__(self, folder):
+        from pyspark.sql import SparkSession
+
+        os.environ["JAVA_HOME"] = str(java_home(folder / "java"))
+        builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.driver.memory", "4g")
+        settings = {"spark.ui.enabled": "false", "spark.local.dir": str(folder / "spark"), "spark.log.level": "ERROR"}
+        for name, value in (settings | {"spark.sql.shuffle.partitions": str(2 * CORES)}).items():
+            builder = builder.config(name, value)
+        self.spark = builder.getOrCreate()
+
+    def seconds(self, folder):
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        fields = "name string, hash string, size long, mode int, mtime long, timestamp long, split string"
+        latest_first = Window.partitionBy("name").orderBy(f.desc("timestamp"), f.desc("split"))
+        lost_name = f.concat(f.lit(".conflicts/"), "split", f.lit("/"), "name")
+        with clock() as took:
+            entries = self.spark.read.schema(f"{fields}, pack int, at long").json(str(folder / "json"))
+            ranked = entries.withColumn("n", f.row_number().over(latest_first))
+            ranked = ranked.withColumn("best", f.first("hash").over(latest_first))
+            kept = ranked.where("n = 1 or hash <> best")
+            named = kept.withColumn("name", f.when(f.col("n") == 1, f.col("name")).otherwise(lost_name))
+            named.drop("n", "best", "split").write.json(str(folder / "out.json"))
+        shutil.rmtree(folder / "out.json")
+        return took[0]
+
+    def close(self):
+        self.spark.stop()
+
+
+async def commit_seconds(datamon, diamond):
+    """How long a client waits for the bundle of a diamond that was written by bench.load."""
+    handle = await datamon.diamonds.recover(REPO, diamond)
+    with clock() as took:
+        answer = await handle.commit("measured")
+    return took[0], answer
+
+
+async def warm_up(datamon, store):
+    """A worker that has run before: everything is imported, and its Python workers are there."""
+    for seed in (101, 102):
+        diamond, _ = write_diamond(Load(100_000, seed=seed), store)
+        await commit_seconds(datamon, diamond)
+
+
+def remove_diamond(store, diamond, bundle):
+    """Make room for the next one."""
+    for key in (keys.diamond_folder(REPO, diamond), f"{keys.bundles(REPO)}{bundle}"):
+        for part in ("vmetadata", "metadata"):
+            shutil.rmtree(Path(store) / part / key, ignore_errors=True)
+
+
+async def measure(entries, rounds):
+    found = {"datamon": [], "DuckDB": [], "DuckDB, sorted": [], "Spark SQL": []}
+    with scratch() as folder, running(folder) as settings:
+        sql = SparkSql(folder)
+        async with await Datamon.connect(settings) as datamon:
+            await warm_up(datamon, settings.store)
+            for number in range(rounds + 1):
+                here = folder / f"round-{number}"
+                here.mkdir()
+                diamond, files = write_diamond(Load(entries, seed=number), settings.store)
+                write_peers_input(settings.store, diamond, here)
+                seconds, answer = await commit_seconds(datamon, diamond)
+                assert answer.files == files
+                round_ = {
+                    "datamon": seconds,
+                    "DuckDB": duckdb_seconds(here, sorted_by_name=False),
+                    "DuckDB, sorted": duckdb_seconds(here, sorted_by_name=True),
+                    "Spark SQL": sql.seconds(here),
+                }
+                print({name: round(value, 2) for name, value in round_.items()}, flush=True)
+                for name, value in round_.items() if number else ():  # the first warms up the peers
+                    found[name].append(value)
+                shutil.rmtree(here)
+                remove_diamond(settings.store, diamond, answer.bundle)
+        sql.close()
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    found = asyncio.run(measure(args.entries, args.rounds))
+    medians = {name: round(statistics.median(times), 3) for name, times in found.items()}
+    ratios = {
+        peer: round(statistics.median(a / b for a, b in zip(found["datamon"], found[peer], strict=True)), 3)
+        for peer in found
+        if peer != "datamon"
+    }
+    for peer, ratio in ratios.items():
+        bar = f"   bar {BARS[peer]}: {'met' if ratio <= BARS[peer] else 'MISSED'}" if peer in BARS else ""
+        print(f"datamon / {peer}: {ratio}{bar}")
+    RESULTS.parent.mkdir(exist_ok=True)
+    result = {"entries": args.entries, "cores": CORES, "seconds": medians, "ratios": ratios, "bars": BARS}
+    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""A running datamon for benchmarks, in memory where that can be had, and what its processes take."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from datamon.settings import Settings
+
+BIN = Path(sys.executable).parent
+MEMORY = Path("/dev/shm")
+
+
+@contextmanager
+def scratch():
+    """A folder that is fast to write to, and gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="datamon-bench-", dir=MEMORY if MEMORY.is_dir() else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def running(folder):
+    """`datamon up` with its home in a folder. Gives the settings to connect with."""
+    environment = os.environ | {"DATAMON_HOME": str(folder / "home"), "DATAMON_STORE": str(folder / "store")}
+    subprocess.run([BIN / "datamon", "up", "--detach"], env=environment, check=True, capture_output=True)
+    try:
+        yield Settings.load(environment)
+    finally:
+        subprocess.run([BIN / "datamon", "down"], env=environment, check=True, capture_output=True)
+
+
+def processes(*words):
+    """The processes with all of these words on their command lines."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if all(word in line for word in words):
+            found.append(path.parent)
+    return found
+
+
+def peak(*words):
+    """The most memory that any one of these processes ever had, in MiB."""
+    return max((_status(process, "VmHWM") for process in processes(*words)), default=0) >> 10
+
+
+def now(*words):
+    """The memory that these processes have together, in MiB."""
+    return sum(_status(process, "VmRSS") for process in processes(*words)) >> 10
+
+
+def _status(process, field):
+    try:
+        lines = (process / "status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)
+
+
+@contextmanager
+def clock():
+    """A list that holds, after the block, how many seconds it took."""
+    took = []
+    began = time.perf_counter()
+    yield took
+    took.append(time.perf_counter() - began)
