@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from datamon import catalog, descriptors, keys
 from datamon.errors import AlreadyExists
@@ -64,11 +65,11 @@ class Load:
             else:
                 yield n, bool(every) and n % every == 0
 
-    def entry(self, number, split, contested, rng):
+    def entry(self, number, split, contested, packs, rng):
         size = 1_000 + number % 9_000
         own = contested or self.shape != "same"
         content = rng.randbytes(32).hex() if own else f"{number:064x}"
-        at = (number // PER_PACK % 8, number % PER_PACK * 8_192)
+        at = (packs[number // PER_PACK % len(packs)], number % PER_PACK * 8_192)
         return Entry(name_of(number), content, size, 0o644, 1_760_000_000 * 10**9, 1_763_000_000 * 10**9 + split, at)
 
 
@@ -82,21 +83,14 @@ def write_split(split, load, store, diamond):
     """Put the lists and the descriptor of one done split."""
     context, rng = open_context(store), random.Random(load.seed * 10_000 + split)
     name, packs = SplitId(f"split-{split:05d}"), [rng.randbytes(32).hex() for _ in range(8)]
-    infos, writer = [], ListWriter()
-
-    def put():
+    infos, rest = [], load.names(split)
+    while some := list(islice(rest, load.list_entries)):
+        writer = ListWriter()
+        writer.add(*(load.entry(number, split, contested, packs, rng) for number, contested in some))
         index = keys.split_index(1, f"{load.seed:08x}", len(infos))
         body, info = writer.seal(index)
         context.vmetadata.create(keys.split_files(REPO, diamond, name, index), body)
         infos.append(info)
-        return ListWriter()
-
-    for number, contested in load.names(split):
-        writer.add(load.entry(number, split, contested, rng), packs)
-        if len(writer) == load.list_entries:
-            writer = put()
-    if len(writer):
-        put()
     now = instant(time.time_ns())
     done = Split(
         id=name,

@@ -39,7 +39,7 @@ BARS = {"DuckDB": 1.5, "Spark SQL": 0.3}  # at most so many times their time
 _DUCKDB = """
 COPY (
     SELECT CASE WHEN n = 1 THEN name ELSE '.conflicts/' || split || '/' || name END AS name,
-           hash, size, mode, mtime, timestamp, pack, at
+           hash, size, mode, mtime, timestamp, pack, place
     FROM (
         SELECT *, row_number() OVER w AS n, first_value(hash) OVER w AS best
         FROM read_parquet('{source}/*.parquet')
@@ -60,9 +60,9 @@ def write_peers_input(store, diamond, folder):
         lines = folder / "json" / f"{split.id}.json"
         with lines.open("w") as out:
             for entry in split_entries(context, split):
-                pack, at = entry.at
+                pack, place = entry.at
                 fields = {f: getattr(entry, f) for f in ("name", "hash", "size", "mode", "mtime", "timestamp")}
-                out.write(json.dumps(fields | {"split": split.id, "pack": pack, "at": at}) + "\n")
+                out.write(json.dumps(fields | {"split": split.id, "pack": pack, "place": place}) + "\n")
         target = folder / "parquet" / f"{split.id}.parquet"
         duckdb.sql(f"COPY (SELECT * FROM read_json('{lines}')) TO '{target}' (FORMAT parquet)")
 
@@ -97,7 +97,7 @@ class SparkSql:
         latest_first = Window.partitionBy("name").orderBy(f.desc("timestamp"), f.desc("split"))
         lost_name = f.concat(f.lit(".conflicts/"), "split", f.lit("/"), "name")
         with clock() as took:
-            entries = self.spark.read.schema(f"{fields}, pack int, at long").json(str(folder / "json"))
+            entries = self.spark.read.schema(f"{fields}, pack string, place long").json(str(folder / "json"))
             ranked = entries.withColumn("n", f.row_number().over(latest_first))
             ranked = ranked.withColumn("best", f.first("hash").over(latest_first))
             kept = ranked.where("n = 1 or hash <> best")

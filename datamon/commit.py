@@ -9,7 +9,7 @@ split comes near, as when every machine writes folders of its own, are taken as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -17,9 +17,9 @@ import msgspec
 from datamon import descriptors, keys
 from datamon.catalog import at_once
 from datamon.errors import CorruptObject, StaleWrite, quoted
-from datamon.filelist import MAX_ENTRIES, FileList, ListWriter
+from datamon.filelist import MAX_ENTRIES, Brief, FileList, ListWriter, unlisted
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.merge import Rank, Run, Settled, Uncontested, Version, settle_range
+from datamon.merge import Rank, Run, Settled, Version, settle_range
 from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
 from datamon.names import NameRange, ancestors, order
 from datamon.ranges import USUAL, Cutting, NumberedRange, SplitList, ranges_of
@@ -79,44 +79,37 @@ def ranges_to_merge(task: MergeTask, context: Context) -> list[NumberedRange]:
 
 def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Count what a range would become; write nothing."""
-    tally = _Tally(task.mode)
-    for outcome in outcomes(part, task, context):
-        tally.add(outcome)
-    return tally.report([], tell)
+    report = look_at(part, task, context)[0]
+    tell(report.files, report.bytes, 0)
+    return report
 
 
-def outcomes(part: NumberedRange, task: MergeTask, context: Context) -> Iterator[Uncontested | Settled | ListInfo]:
-    """What becomes of every name of a range; or, where nothing can be contested, its lists, which stay closed."""
+def look_at(part: NumberedRange, task: MergeTask, context: Context) -> tuple[RangeReport, list[Settled]]:
+    """What a range would become, and which names of it are contested."""
     slices = _Slices(task, context.vmetadata)
     if part.whole:
-        yield from (info for _, info in slices.met(part.names))
-    else:
-        yield from settle_range(part.names, slices)
+        return _report(task.mode, [info for _, info in slices.met(part.names)]), []
+    outcome = settle_range(part.names, slices)
+    kept = [version.entry for settled in outcome.contested for version in settled.conflicts if task.mode.folder]
+    size = sum(brief.size for brief in outcome.briefs) + sum(entry.size for entry in kept)
+    counted = RangeReport(len(outcome.briefs) + len(kept), size)
+    return _with_conflicts(counted, outcome.contested, task.mode), outcome.contested
 
 
 def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
-    tally = _Tally(task.mode)
+    slices = _Slices(task, context.vmetadata)
     if part.whole:
-        taken = _taken(part, task, context)
-        for info in taken:
-            tally.add(info)
-        return tally.report(taken, tell)
-    winners = _ListSeries(task, part.number, context.metadata)
-    lost: list[Version] = []
-    for outcome in outcomes(part, task, context):
-        tally.add(outcome)
-        match outcome:
-            case Uncontested(entries, runs):
-                winners.extend(entries, [run.packs for run in runs])
-            case Settled(winner, conflicts):
-                if winner is not None:
-                    winners.extend([winner.entry], [winner.packs])
-                lost.extend(filed for version in conflicts if (filed := _filed(version, task.mode)) is not None)
-    lost.sort(key=lambda version: order(version.entry.name))
-    kept = _ListSeries(task, part.number, context.metadata, lost=True)
-    kept.extend([version.entry for version in lost], [version.packs for version in lost])
-    return tally.report([*winners.close(), *kept.close()], tell)
+        report = _report(task.mode, _taken(part, task, context))
+    else:
+        outcome = settle_range(part.names, slices)
+        won = _Lists(task, part.number, context.metadata).move(outcome.briefs, outcome.lines)
+        lost = (version for settled in outcome.contested for version in settled.conflicts)
+        filed = sorted(_filed(lost, task.mode), key=lambda entry: order(entry.name))
+        kept = _Lists(task, part.number, context.metadata, lost=True).add(filed)
+        report = _report(task.mode, [*won, *kept], outcome.contested)
+    tell(report.files, report.bytes, 0)
+    return report
 
 
 def _taken(part: NumberedRange, task: MergeTask, context: Context) -> list[ListInfo]:
@@ -136,11 +129,11 @@ def lost_name(version: Version, mode: ConflictMode) -> str | None:
     return f"{mode.folder}/{version.split}/{version.entry.name}" if mode.folder is not None else None
 
 
-def _filed(version: Version, mode: ConflictMode) -> Version | None:
-    name = lost_name(version, mode)
-    if name is None:
-        return None
-    return msgspec.structs.replace(version, entry=msgspec.structs.replace(version.entry, name=name))
+def _filed(lost: Iterable[Version], mode: ConflictMode) -> Iterator[Entry]:
+    for version in lost:
+        name = lost_name(version, mode)
+        if name is not None:
+            yield msgspec.structs.replace(version.entry, name=name)
 
 
 class _Slices:
@@ -148,6 +141,7 @@ class _Slices:
 
     def __init__(self, task: MergeTask, vmetadata: ObjectStore) -> None:
         self._task, self._vmetadata = task, vmetadata
+        self._opened: dict[tuple[SplitId, str], FileList] = {}
         self._positions = {split.id: split.position for split in task.splits}
 
     @property
@@ -162,17 +156,24 @@ class _Slices:
 
     def opened(self, split: SplitId, info: ListInfo) -> FileList:
         """One list."""
-        key = keys.split_files(self._task.repo, self._task.diamond, split, info.index)
-        return FileList.stored(self._vmetadata, key, info)
+        if (split, info.index) not in self._opened:
+            key = keys.split_files(self._task.repo, self._task.diamond, split, info.index)
+            self._opened[split, info.index] = FileList.stored(self._vmetadata, key, info)
+        return self._opened[split, info.index]
 
     def runs(self, names: NameRange) -> list[Run]:
         """See Reader."""
 
-        def run(one: SplitList) -> Run:
+        def read(one: SplitList) -> tuple[SplitId, FileList, bytes]:
             found = self.opened(*one)
-            return Run(one[0], found.entries(names), found.packs, self._rank(one[0]))
+            return one[0], found, found.read(names)
 
-        return list(at_once(self.met(names), run))
+        met = self.met(names)
+        runs: list[Run] = []
+        for split, found, body in at_once(met, read) if self._vmetadata.is_far else map(read, met):
+            lines = unlisted(body)
+            runs.append(Run(split, found.briefs(lines), lines, self._rank(split)))
+        return runs
 
     def above(self, key: str) -> list[Version]:
         """See Reader. A split with such a file has nothing below it, so it stands right before the key in its list."""
@@ -180,11 +181,11 @@ class _Slices:
         found: list[Version] = []
         for split, info in self.lists if folders else []:
             if order(info.first) < key and (order(info.last) >= key or order(info.last) in folders):
-                listed = self.opened(split, info)
-                entry = listed.before(key)
-                if entry is not None and order(entry.name) in folders:
-                    found.append(Version.of(entry, Run(split, [entry], listed.packs, self._rank(split))))
-        return sorted(found, key=lambda version: order(version.entry.name))
+                line = self.opened(split, info).before(key)
+                if line is not None:
+                    found.append(Version.of(line, Run(split, [], [line], self._rank(split))))
+        above = (version for version in found if order(version.entry.name) in folders)
+        return sorted(above, key=lambda version: order(version.entry.name))
 
     def strongest(self, names: NameRange) -> Rank | None:
         """See Reader."""
@@ -199,65 +200,50 @@ class _Slices:
         return self._positions[split] if self._task.order is Order.ADDED else None
 
 
-class _ListSeries:
-    """Writes entries into as many lists as they need."""
+class _Lists:
+    """The lists that a range writes: of what won, or of what lost."""
 
     def __init__(self, task: MergeTask, number: int, metadata: ObjectStore, *, lost: bool = False) -> None:
         self._task, self._number, self._metadata, self._lost = task, number, metadata, lost
-        self._writer = ListWriter()
-        self._done: list[ListInfo] = []
 
-    def extend(self, entries: Sequence[Entry], tables: Sequence[Sequence[str]]) -> None:
-        start = 0
-        while start < len(entries):
-            stop = start + self._task.list_entries - len(self._writer)
-            self._writer.extend(entries[start:stop], tables[start:stop])
-            if len(self._writer) == self._task.list_entries:
-                self._write()
-            start = stop
+    def add(self, entries: Sequence[Entry]) -> list[ListInfo]:
+        """Write entries into as many lists as they need."""
+        return self._write(len(entries), lambda writer, some: writer.add(*entries[some]))
 
-    def close(self) -> list[ListInfo]:
-        if len(self._writer):
-            self._write()
-        return self._done
+    def move(self, briefs: Sequence[Brief], lines: Sequence[bytes]) -> list[ListInfo]:
+        """Write lines of other lists, as they are."""
+        return self._write(len(lines), lambda writer, some: writer.move(briefs[some], lines[some]))
 
-    def _write(self) -> None:
-        index = keys.bundle_index(self._number, len(self._done), lost=self._lost)
-        body, info = self._writer.seal(index)
-        create_same(self._metadata, keys.bundle_files(self._task.repo, self._task.bundle, index), body)
-        self._done.append(info)
-        self._writer = ListWriter()
+    def _write(self, count: int, fill: Callable[[ListWriter, slice], None]) -> list[ListInfo]:
+        written: list[ListInfo] = []
+        for start in range(0, count, self._task.list_entries):
+            index = keys.bundle_index(self._number, len(written), lost=self._lost)
+            writer = ListWriter()
+            fill(writer, slice(start, start + self._task.list_entries))
+            body, info = writer.seal(index)
+            create_same(self._metadata, keys.bundle_files(self._task.repo, self._task.bundle, index), body)
+            written.append(info)
+        return written
 
 
-class _Tally:
-    def __init__(self, mode: ConflictMode) -> None:
-        self._mode = mode
-        self._files = self._bytes = self._conflicts = 0
-        self._sample: list[str] = []
-
-    def add(self, outcome: Uncontested | Settled | ListInfo) -> None:
-        files, size = bulk(outcome, self._mode)
-        self._files, self._bytes = self._files + files, self._bytes + size
-        if isinstance(outcome, Settled) and outcome.conflicts and self._mode is not ConflictMode.IGNORE:
-            self._conflicts += len(outcome.conflicts)
-            if len(self._sample) < SAMPLE:
-                name, losers = outcome.conflicts[0].entry.name, (version.split for version in outcome.conflicts)
-                self._sample.append(contested(name, losers, winner_of(outcome), overruled=outcome.winner is None))
-
-    def report(self, lists: list[ListInfo], tell: Tell) -> RangeReport:
-        tell(self._files, self._bytes, 0)
-        return RangeReport(self._files, self._bytes, self._conflicts, self._sample, lists)
+def _report(mode: ConflictMode, lists: list[ListInfo], settled: Iterable[Settled] = ()) -> RangeReport:
+    """What was written, or would be taken as it is."""
+    files, size = sum(info.count for info in lists), sum(info.bytes for info in lists)
+    return _with_conflicts(RangeReport(files, size, lists=lists), settled, mode)
 
 
-def bulk(outcome: Uncontested | Settled | ListInfo, mode: ConflictMode) -> tuple[int, int]:
-    """How many files of how many bytes come into the bundle."""
-    match outcome:
-        case ListInfo():
-            return outcome.count, outcome.bytes
-        case Uncontested(entries):
-            return len(entries), sum(entry.size for entry in entries)
-    kept = [*(outcome.conflicts if mode.folder is not None else ()), *([outcome.winner] if outcome.winner else [])]
-    return len(kept), sum(version.entry.size for version in kept)
+def _with_conflicts(report: RangeReport, settled: Iterable[Settled], mode: ConflictMode) -> RangeReport:
+    differing = [one for one in settled if mode is not ConflictMode.IGNORE]
+    sample = [
+        contested(
+            one.conflicts[0].entry.name,
+            (version.split for version in one.conflicts),
+            winner_of(one),
+            overruled=one.winner is None,
+        )
+        for one in differing[:SAMPLE]
+    ]
+    return replace(report, conflicts=sum(len(one.conflicts) for one in differing), sample=sample)
 
 
 def contested(name: str, losers: Iterable[SplitId], winner: SplitId, *, overruled: bool) -> str:

@@ -33,9 +33,6 @@ WINDOW = 50_000  # entries looked at together, so that what lies in one pack is 
 GAP_BYTES = 1 << 20  # reading over this much of a pack is quicker than a request of its own
 AHEAD = 4  # chunks of one file on their way while an earlier one is being written
 
-Located = tuple[Entry, str | None]
-"""An entry, and the pack that holds it."""
-
 _ROOT = re.compile(rb"version: 1\nsize: (\d+)\nchunk: ([1-9]\d*)\nchunks:\n((?:- [0-9a-f]{64}\n)*)")
 
 
@@ -75,22 +72,22 @@ class Span:
     entries: list[Entry]
 
 
-def spans(located: Iterable[Located]) -> Iterator[Span | Entry]:
+def spans(entries: Iterable[Entry]) -> Iterator[Span | Entry]:
     """What to read, in one request each: stretches of packs, and entries that are large or empty.
 
     Entries of several splits come mixed, and so do their packs; within a window of entries each pack is gone
     through once and in order.
     """
-    rest = iter(located)
+    rest = iter(entries)
     while window := list(islice(rest, WINDOW)):
         packs: dict[str, list[Entry]] = {}
-        for entry, pack in window:
-            if pack is None or entry.at is None:
+        for entry in window:
+            if entry.at is None:
                 yield entry
             else:
-                packs.setdefault(pack, []).append(entry)
-        for pack, entries in packs.items():
-            yield from _coalesced(pack, sorted(entries, key=_offset))
+                packs.setdefault(entry.at[0], []).append(entry)
+        for pack, held in packs.items():
+            yield from _coalesced(pack, sorted(held, key=_offset))
 
 
 def _coalesced(pack: str, entries: list[Entry]) -> Iterator[Span]:

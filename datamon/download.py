@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 from blake3 import blake3
 
 from datamon import descriptors, keys
-from datamon.content import AHEAD, Located, Root, Span, get_span, read_large, read_root, read_span, read_verified, spans
+from datamon.content import AHEAD, Root, Span, get_span, read_large, read_root, read_span, read_verified, spans
 from datamon.errors import CorruptFile, CorruptObject, DestinationInUse, Failed, NotFound, UnsafePath, quoted, why
 from datamon.filelist import FileList, in_order
 from datamon.model import Bundle, Entry, ListInfo, Split
@@ -51,16 +51,15 @@ def unseen(files: int, bytes: int) -> None:
     """Nobody is looking."""
 
 
-def bundle_entries(context: Context, bundle: Bundle, names: NameRange = EVERYTHING) -> Iterator[Located]:
-    """The entries of a bundle in a range of names, in name order, each with the pack that holds it."""
+def bundle_entries(context: Context, bundle: Bundle, names: NameRange = EVERYTHING) -> Iterator[Entry]:
+    """The entries of a bundle in a range of names, in name order."""
 
-    def opened(info: ListInfo) -> Iterator[Located]:
-        found = FileList.stored(context.metadata, keys.bundle_files(bundle.repo, bundle.id, info.index), info)
-        for entry in found.entries(names):
-            yield entry, found.packs[entry.at[0]] if entry.at else None
+    def opened(info: ListInfo) -> Iterator[Entry]:
+        key = keys.bundle_files(bundle.repo, bundle.id, info.index)
+        yield from FileList.stored(context.metadata, key, info).entries(names)
 
     met = [info for info in bundle.lists if names.meets(order(info.first), order(info.last))]
-    return in_order([(info, opened(info)) for info in met], lambda pair: pair[0].name)
+    return in_order([(info, opened(info)) for info in met], lambda entry: entry.name)
 
 
 def split_entries(context: Context, split: Split, names: NameRange = EVERYTHING) -> Iterator[Entry]:
@@ -78,20 +77,21 @@ class Wanted:
     names: NameRange = EVERYTHING
     passes: Callable[[str], Any] = lambda _: True
 
-    def entries(self, context: Context, bundle: Bundle) -> Iterator[Located]:
+    def entries(self, context: Context, bundle: Bundle) -> Iterator[Entry]:
         """Those files. A name that the rules forbid is refused, whoever wrote the list."""
-        for entry, pack in bundle_entries(context, bundle, self.names):
+        for entry in bundle_entries(context, bundle, self.names):
             if self.passes(entry.name):
-                wrong = _wrong(entry, pack)
+                wrong = _wrong(entry)
                 if wrong is not None:
                     raise CorruptObject(keys.bundle(bundle.repo, bundle.id), f"it lists {entry.name!r}, but {wrong}")
-                yield entry, pack
+                yield entry
 
 
-def _wrong(entry: Entry, pack: str | None) -> str | None:
+def _wrong(entry: Entry) -> str | None:
     """Why an entry cannot be trusted to lead to one file of the destination and to objects of the store."""
     if entry.name.split("/")[0] == OWN:
         return "it would stand among datamon's own files"
+    pack = entry.at[0] if entry.at is not None else None
     if not all(_HASH.fullmatch(digest) for digest in (entry.hash, entry.root, pack) if digest is not None):
         return "its hash is none"
     if entry.size and pack is None and entry.root is None:
@@ -133,9 +133,10 @@ def download(
 
 def cat(context: Context, bundle: Bundle, name: str, out: BinaryIO) -> Entry:
     """Write one file of a bundle to a stream. Not a byte leaves before it is verified."""
-    entry, pack = find(context, bundle, name)
-    if pack is not None and entry.at is not None:
-        span = Span(pack, entry.at[1], entry.at[1] + entry.size, [entry])
+    entry = find(context, bundle, name)
+    if entry.at is not None:
+        pack, offset = entry.at
+        span = Span(pack, offset, offset + entry.size, [entry])
         for _, content in read_span(span, get_span(span, context.blob)):
             if isinstance(content, CorruptFile):
                 raise content
@@ -147,10 +148,10 @@ def cat(context: Context, bundle: Bundle, name: str, out: BinaryIO) -> Entry:
     return entry
 
 
-def find(context: Context, bundle: Bundle, name: str) -> Located:
+def find(context: Context, bundle: Bundle, name: str) -> Entry:
     """One file of a bundle."""
-    for located in Wanted(just(order(name))).entries(context, bundle):
-        return located
+    for entry in Wanted(just(order(name))).entries(context, bundle):
+        return entry
     raise NotFound("file", name, f"`datamon bundle list files --repo {bundle.repo} --bundle {bundle.id}` shows all")
 
 
@@ -169,10 +170,10 @@ class _Fetch:
         self._growing: set[Future[None]] = set()
         self._lock = threading.Lock()
 
-    def run(self, located: Iterable[Located]) -> Fetched:
+    def run(self, entries: Iterable[Entry]) -> Fetched:
         """Fetch it all. Small files are written on this thread only: on several, each waits for Python's lock."""
         with self._threads():
-            for what in spans(self._missing(located)):
+            for what in spans(self._missing(entries)):
                 if isinstance(what, Span):
                     self._packs.append((what, self._requests.submit(get_span, what, self._blob)))
                     self._unpack(leave=AHEAD)
@@ -217,13 +218,13 @@ class _Fetch:
             for future in landed:
                 future.result()
 
-    def _missing(self, located: Iterable[Located]) -> Iterator[Located]:
-        for entry, pack in located:
+    def _missing(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        for entry in entries:
             if self._looks and self._folder.has(entry):
                 self._fetched.kept += 1
                 self._done(entry.size)
             else:
-                yield entry, pack
+                yield entry
 
     def _fetch_large(self, entry: Entry) -> None:
         try:

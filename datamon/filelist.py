@@ -1,19 +1,20 @@
 """File lists: entries in name order, as YAML that a machine reads without a YAML parser, and in parts.
 
     version: 2
-    packs: ["5d1c…", "77aa…"]
     blocks:
     - {"first":"a/b.csv","count":2,"length":284,"latest":1763…,"digest":"0b…"}
     entries:
-    - {"name":"a/b.csv","hash":"9f…","size":812,"mode":420,"mtime":…,"timestamp":…,"at":[0,0]}
+    - {"name":"a/b.csv","hash":"9f…","size":812,"mode":420,"mtime":…,"timestamp":…,"at":["5d1c…",0]}
     - {"name":"a/c.bin","hash":"0c…","size":734003200,"mode":420,"mtime":…,"timestamp":…,"root":"aa…"}
 
-One entry a line, each a JSON object behind `- `. `at` is (which of `packs`, offset in it). JSON escapes line
-breaks, so a line feed is always the end of an entry, and a reader can seek by bisecting on bytes.
+One entry a line, each a JSON object behind `- `. JSON escapes line breaks, so a line feed is always the end of an
+entry, and a reader can seek by bisecting on bytes. A line means the same in any list, so a merge moves lines about and
+decodes only what it needs of them.
 
 All up to `entries:` is the head. The descriptor that owns a list keeps the length and the digest of its head, and
 the head keeps those of each block of entries; so whoever needs a few names reads the head and a block, and knows
-that they are what was written. Lists of version 1 have no blocks: they are read and verified whole.
+that they are what was written. Lists of version 1 have no blocks, and numbers in the place of packs: they are read
+and verified whole.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, islice, pairwise, repeat
+from itertools import accumulate, chain, islice, pairwise
 from operator import attrgetter, le
 from typing import Self, TypeVar
 
@@ -38,15 +39,13 @@ from datamon.stores import ObjectStore
 T = TypeVar("T")
 
 MAX_ENTRIES = 50_000  # about 10 MB
-BLOCK_ENTRIES = 1_000  # about 200 kB: what it costs to look up one name
+BLOCK_ENTRIES = 250  # about 75 kB: what it costs to look up one name
 VERSION = 2
 
 _BLOCKS = b"\nblocks:\n"
 _ENTRIES = b"\nentries:\n"
 _LINE = b"\n- "
-_encoder = msgspec.json.Encoder()
-_entries = msgspec.json.Decoder(Entry)
-_strings = msgspec.json.Decoder(list[str])
+_encode_lines = msgspec.json.Encoder().encode_lines
 _size, _timestamp = attrgetter("size"), attrgetter("timestamp")
 
 # Legal in JSON, but YAML forbids these or takes them for line breaks. All are in the BMP, so \uXXXX serves both.
@@ -63,60 +62,94 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     digest: str
 
 
-_block_lines = msgspec.json.Decoder(Block)
+class Brief(msgspec.Struct, frozen=True, gc=False):
+    """As much of an entry as it takes to put it into a list: decoded three times as fast."""
+
+    name: str
+    size: int
+    timestamp: int
+
+
+class _OldEntry(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    hash: str
+    size: int
+    mode: int
+    mtime: int
+    timestamp: int
+    at: tuple[int, int] | None = None
+    root: str | None = None
+
+    def renewed(self, packs: list[str]) -> Entry:
+        at = (packs[self.at[0]], self.at[1]) if self.at is not None else None
+        return Entry(self.name, self.hash, self.size, self.mode, self.mtime, self.timestamp, at, self.root)
+
+
+_decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_entries = msgspec.json.Decoder(Entry).decode_lines
+_decode_briefs = msgspec.json.Decoder(Brief).decode_lines
+_decode_blocks = msgspec.json.Decoder(Block).decode_lines
+_decode_old = msgspec.json.Decoder(_OldEntry).decode_lines
+_decode_packs = msgspec.json.Decoder(list[str]).decode
 
 
 class ListWriter:
-    """Builds one file list. Entries come in name order, each with the table of packs that its `at` points into."""
+    """Builds one file list of entries that come in name order."""
 
     def __init__(self) -> None:
-        self._packs: dict[str, int] = {}
-        self._entries: list[Entry] = []
+        self._briefs: list[Brief | Entry] = []
+        self._lines: list[bytes] = []
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._lines)
 
-    def add(self, entry: Entry, packs: Sequence[str]) -> None:
-        """Append an entry."""
-        self.extend([entry], [packs])
+    def add(self, *entries: Entry) -> None:
+        """Append entries. Names out of order, or below a name that is a file, are refused."""
+        _check_order(entries)
+        self.move(entries, _lines_of(entries))
 
-    def extend(self, entries: Iterable[Entry], tables: Iterable[Sequence[str]]) -> None:
-        """Append entries, each with its table of packs."""
-        numbers, append = self._packs, self._entries.append
-        for entry, packs in zip(entries, tables, strict=True):
-            if entry.at is None:
-                append(entry)
-                continue
-            was, offset = entry.at
-            number = numbers.setdefault(packs[was], len(numbers))
-            append(entry if number == was else msgspec.structs.replace(entry, at=(number, offset)))
+    def move(self, briefs: Sequence[Brief | Entry], lines: Sequence[bytes]) -> None:
+        """Append lines of other lists, as they are. Whoever moves them sees to their order among each other."""
+        _check_order([*self._briefs[-1:], *briefs[:1]])
+        self._briefs.extend(briefs)
+        self._lines.extend(lines)
 
     def seal(self, index: str) -> tuple[bytes, ListInfo]:
-        """The list's bytes and what its descriptor keeps of it. Only a list with entries is worth an object.
-
-        Names out of order, or below a name that is a file, are refused.
-        """
-        _check_order(self._entries)
+        """The list's bytes and what its descriptor keeps of it. Only a list with entries is worth an object."""
         blocks, bodies = [], []
-        for start in range(0, len(self._entries), BLOCK_ENTRIES):
-            held = self._entries[start : start + BLOCK_ENTRIES]
-            bodies.append(body := _lines(held))
+        for start in range(0, len(self), BLOCK_ENTRIES):
+            held = self._briefs[start : start + BLOCK_ENTRIES]
+            bodies.append(body := _listed(self._lines[start : start + BLOCK_ENTRIES]))
             latest = max(map(_timestamp, held))
             blocks.append(Block(held[0].name, len(held), len(body), latest, blake3(body).hexdigest()))
-        top = b"version: %d\npacks: %s" % (VERSION, _encoder.encode(list(self._packs)))
-        head = top + _BLOCKS + _lines(blocks)[:-1] + _ENTRIES
-        return b"".join((head, *bodies)), _info(index, self._entries, head)
+        head = b"version: %d%s%s%s" % (VERSION, _BLOCKS, _listed(_lines_of(blocks))[:-1], _ENTRIES)
+        return b"".join((head, *bodies)), _info(index, self._briefs, head)
 
 
-def _lines(items: Sequence[Entry] | Sequence[Block]) -> bytes:
-    body = b"- " + _encoder.encode_lines(items)[:-1].replace(b"\n", _LINE) + b"\n"
+def _lines_of(items: Sequence[Entry] | Sequence[Block]) -> list[bytes]:
+    """A line each, without the `- ` in front."""
+    body = _encode_lines(items)[:-1]
     if not body.isascii() or b"\x7f" in body:
         body = _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", body.decode()).encode()
-    return body
+    return body.split(b"\n") if body else []
 
 
-def _check_order(entries: Sequence[Entry]) -> None:
-    keys = [order(entry.name) for entry in entries]
+def _listed(lines: Iterable[bytes]) -> bytes:
+    return b"- %s\n" % _LINE.join(lines)
+
+
+def unlisted(body: bytes) -> list[bytes]:
+    """The lines of a list, without the `- ` in front."""
+    if not body:
+        return []
+    lines = body.split(_LINE)
+    lines[0] = lines[0].removeprefix(b"- ")
+    lines[-1] = lines[-1].removesuffix(b"\n")
+    return lines
+
+
+def _check_order(entries: Sequence[Brief | Entry]) -> None:
+    keys = orders(entries)
     if any(map(le, islice(keys, 1, None), keys)):
         before, name = next((a, b) for a, b in pairwise(keys) if b <= a)
         raise Failed(f"{_shown(name)} came after {_shown(before)} in a file list")
@@ -126,21 +159,23 @@ def _check_order(entries: Sequence[Entry]) -> None:
                 raise Failed(f"{_shown(before)} is a file, and {_shown(name)} lies below it")
 
 
+def orders(entries: Iterable[Brief | Entry]) -> list[str]:
+    """The order keys of entries: see `names.order`, which here would take longer to call than to do."""
+    return [entry.name.replace("/", "\0") for entry in entries]
+
+
 def _shown(key: str) -> str:
     return repr(key.replace("\0", "/"))
 
 
 class Head:
-    """The head of a list: its packs, and where its blocks lie."""
+    """The head of a list: where its blocks lie."""
 
     def __init__(self, key: str, body: bytes) -> None:
-        top, in_blocks, blocks = body.removesuffix(_ENTRIES[1:]).partition(_BLOCKS)
-        version, _, packs = top.partition(b"\npacks: ")
+        version, in_blocks, blocks = body.removesuffix(_ENTRIES[1:]).partition(_BLOCKS)
         if not in_blocks or version != b"version: %d" % VERSION or not body.endswith(_ENTRIES):
             raise CorruptObject(key, f"`version` is not {VERSION}, or `blocks` or `entries` is missing")
-        self.packs = _decoded(key, _strings.decode, packs.rstrip(), "packs")
-        self.blocks = _decoded(key, _block_lines.decode_lines, _bare(blocks), "blocks")
-        self.length = len(body)
+        self.blocks = _decoded(key, _decode_blocks, b"\n".join(unlisted(blocks)), "blocks")
         self.firsts = [order(block.first) for block in self.blocks]
         self.offsets = list(accumulate((block.length for block in self.blocks), initial=len(body)))
 
@@ -156,6 +191,7 @@ class FileList:
 
     def __init__(self, key: str, info: ListInfo, get: Get) -> None:
         self._key, self._info, self._get = key, info, get
+        self._near = (-1, b"")  # the block in which the last slice began: what stands before that is often asked for
 
     @classmethod
     def stored(cls, store: ObjectStore, key: str, info: ListInfo) -> Self:
@@ -171,11 +207,6 @@ class FileList:
         _check(self._key, head, self._info.digest)
         return Head(self._key, head)
 
-    @property
-    def packs(self) -> list[str]:
-        """The packs that entries point into."""
-        return self.head.packs
-
     def whole(self) -> bytes:
         """All bytes of the list, verified. They are kept, so nothing more is read."""
         is_old, body = not self._info.head, self._get(0, None)
@@ -183,27 +214,46 @@ class FileList:
         end = self.head.offsets[-1]
         if not is_old and len(body) != end:
             raise CorruptObject(self._key, f"it has {len(body)} bytes, and its head says {end}")
-        self._read(0, len(self.head.blocks))
+        self._blocks(0, len(self.head.blocks))
         return body
 
     def entries(self, names: NameRange = EVERYTHING) -> list[Entry]:
         """The entries in a range of names, in order. Only those lines are decoded."""
+        return _decoded(self._key, _decode_entries, b"\n".join(unlisted(self.read(names))), "entries")
+
+    def read(self, names: NameRange = EVERYTHING) -> bytes:
+        """The same as it stands there."""
         if names.holds(order(self._info.first)) and names.holds(order(self._info.last)):
             self._get = _part_of(self._get(0, None))  # all at once
         start, stop = self.head.around(names)
-        return self._decode(self._cut(self._read(start, stop), names))
+        found = self._blocks(start, stop)
+        if start < stop:
+            self._near = (start, found[: self.head.blocks[start].length])
+        return self._cut(found, names)
 
-    def before(self, key: str) -> Entry | None:
-        """The last entry before an order key."""
-        block = bisect_left(self.head.firsts, key) - 1
-        return self._decode(self._cut(self._read(block, block + 1), NameRange(stop=key)))[-1] if block >= 0 else None
+    def briefs(self, lines: list[bytes]) -> list[Brief]:
+        """What a merge needs to know of some lines."""
+        return _decoded(self._key, _decode_briefs, b"\n".join(lines), "entries")
+
+    def before(self, key: str) -> bytes | None:
+        """The line of the last entry before an order key."""
+        number = bisect_left(self.head.firsts, key) - 1
+        if number < 0:
+            return None
+        near, block = self._near
+        if near != number:
+            block = self._blocks(number, number + 1)
+        end = self._seek(block, key)
+        return block[block.rfind(b"\n", 0, end - 1) + 3 : end - 1]
 
     def latest(self, names: NameRange) -> int | None:
         """The greatest timestamp in a range of names. Of the blocks that lie inside, the head knows it."""
         start, stop = self.head.around(names)
-        inside = (block.latest for block in self.head.blocks[start + 1 : stop - 1])
-        edges = (self._cut(self._read(number, number + 1), names) for number in {start, stop - 1} if start < stop)
-        return max(chain(inside, (entry.timestamp for lines in edges for entry in self._decode(lines))), default=None)
+        inside = [block.latest for block in self.head.blocks[start + 1 : stop - 1]]
+        for number in {start, stop - 1} if start < stop else ():
+            edge = self._cut(self._blocks(number, number + 1), names)
+            inside += map(_timestamp, self.briefs(unlisted(edge)))
+        return max(inside, default=None)
 
     def _renew(self, body: bytes) -> None:
         """Take a list of version 1, verified, for the list of this version with the same entries."""
@@ -212,13 +262,14 @@ class FileList:
         version, _, packs = top.partition(b"\npacks: ")
         if not found or version != b"version: 1":
             raise CorruptObject(self._key, f"`version` is neither 1 nor {VERSION}, or `entries` is missing")
-        entries = self._decode(lines)
+        table = _decoded(self._key, _decode_packs, packs, "packs")
+        entries = _decoded(self._key, _decode_old, b"\n".join(unlisted(lines)), "entries")
         writer = ListWriter()
-        writer.extend(entries, repeat(_decoded(self._key, _strings.decode, packs, "packs"), len(entries)))
+        writer.add(*(entry.renewed(table) for entry in entries))
         body, self._info = writer.seal(self._info.index)
         self._get = _part_of(body)
 
-    def _read(self, start: int, stop: int) -> bytes:
+    def _blocks(self, start: int, stop: int) -> bytes:
         """The entries of some blocks, as lines."""
         blocks, offsets = self.head.blocks[start:stop], self.head.offsets
         lines = self._get(offsets[start], offsets[stop] - offsets[start])
@@ -238,15 +289,16 @@ class FileList:
         while low < high:
             start = lines.rfind(b"\n", low, (low + high) // 2) + 1 or low
             end = lines.find(b"\n", start) + 1
-            entry = _decoded(self._key, _entries.decode, lines[start + 2 : end - 1], "entries")
-            if order(entry.name) < key:
+            if order(_decoded(self._key, _decode_entry, lines[start + 2 : end - 1], "entries").name) < key:
                 low = end
             else:
                 high = start
         return low
 
-    def _decode(self, lines: bytes) -> list[Entry]:
-        return _decoded(self._key, _entries.decode_lines, _bare(lines), "entries")
+
+def read_entry(line: bytes) -> Entry:
+    """One line in full. It was decoded in part before, so it is known to be sound."""
+    return _decode_entry(line)
 
 
 def read_info(key: str, body: bytes, index: str) -> ListInfo:
@@ -269,11 +321,6 @@ def _part_of(body: bytes) -> Get:
 def _check(key: str, body: bytes | memoryview, digest: str) -> None:
     if blake3(body).hexdigest() != digest:
         raise CorruptObject(key, "its bytes do not match the digest in its descriptor")
-
-
-def _bare(lines: bytes) -> bytes:
-    """Lines without the `- ` in front."""
-    return lines[2:].replace(_LINE, b"\n")
 
 
 def _decoded(key: str, decode: Callable[[bytes], T], lines: bytes, field: str) -> T:
@@ -300,7 +347,7 @@ def in_order(lists: Iterable[tuple[ListInfo, Iterable[T]]], name: Callable[[T], 
     return heapq.merge(*chains, key=lambda item: order(name(item)))
 
 
-def _info(index: str, entries: Sequence[Entry], head: bytes) -> ListInfo:
+def _info(index: str, entries: Sequence[Brief | Entry], head: bytes) -> ListInfo:
     return ListInfo(
         index=index,
         count=len(entries),

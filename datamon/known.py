@@ -67,9 +67,8 @@ class Known:
 
     def _read(self, base: Base, info: ListInfo, names: NameRange) -> None:
         key = keys.bundle_files(base.bundle.repo, base.bundle.id, info.index)
-        found = FileList.stored(self._metadata, key, info)
-        for entry in found.entries(names):
+        for entry in FileList.stored(self._metadata, key, info).entries(names):
             if len(self._places) >= base.room:
                 return
             if entry.at is not None:
-                self._places[entry.hash] = (found.packs[entry.at[0]], entry.at[1])
+                self._places[entry.hash] = entry.at

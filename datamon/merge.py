@@ -12,14 +12,15 @@ names are cut into ranges.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Generator, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby, repeat
+from itertools import accumulate, chain, compress, count, groupby, pairwise
 from typing import Protocol
 
 import msgspec
 
+from datamon.filelist import Brief, orders, read_entry
 from datamon.ids import SplitId
 from datamon.model import Entry
 from datamon.names import NameRange, below, is_below, order
@@ -32,8 +33,8 @@ class Run:
     """What one list of a split holds in a range of names, in name order."""
 
     split: SplitId
-    entries: list[Entry]
-    packs: Sequence[str] = ()  # the table that their `at` points into
+    briefs: list[Brief]
+    lines: list[bytes]
     rank: int | None = None  # of all of them; None if each has its own, the time of its upload
 
 
@@ -43,25 +44,17 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     entry: Entry
     split: SplitId
     rank: int
-    packs: Sequence[str] = ()
 
     @classmethod
-    def of(cls, entry: Entry, run: Run) -> Version:
-        """An entry of a run."""
-        return cls(entry, run.split, entry.timestamp if run.rank is None else run.rank, run.packs)
+    def of(cls, line: bytes, run: Run) -> Version:
+        """What a line of a run says."""
+        entry = read_entry(line)
+        return cls(entry, run.split, entry.timestamp if run.rank is None else run.rank)
 
     @property
     def strength(self) -> Rank:
         """What versions are compared by. Total, because a split holds a name once."""
         return self.rank, self.split
-
-
-@dataclass(frozen=True, slots=True)
-class Uncontested:
-    """Files whose names concern one split only, in name order, each with the run it is from."""
-
-    entries: list[Entry]
-    runs: list[Run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +67,15 @@ class Settled:
     winner: Version | None
     conflicts: tuple[Version, ...] = ()
     overruled_by: SplitId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A range of names after the rules: what won, in name order, and the names of which versions lost and differ."""
+
+    briefs: list[Brief]
+    lines: list[bytes]
+    contested: list[Settled]
 
 
 class Reader(Protocol):
@@ -103,25 +105,18 @@ def settle(versions: Collection[Version]) -> Settled:
     return Settled(winner, tuple(conflicts))
 
 
-def settle_range(names: NameRange, reader: Reader) -> Iterator[Uncontested | Settled]:
-    """Settle every name of a range, in name order.
+def settle_range(names: NameRange, reader: Reader) -> Outcome:
+    """Settle every name of a range.
 
     A name is compared with what lies below it and with the files above it, wherever the range is cut: what is
     above the range's first name is looked up, and what is below its last one too.
     """
     held = _Held(names, reader)
-    done = yield from held.overruled(0, held.shade_over_start())
+    done = held.overrule(0, held.shade_over_start())
     for place in held.contested():
-        if place < done:
-            continue
-        if place > done:
-            yield held.uncontested(done, place)
-        key, settled, done = held.settled(place)
-        shade, settled = held.against_folder(key, settled, done)
-        yield settled
-        done = yield from held.overruled(done, shade)
-    if done < len(held):
-        yield held.uncontested(done, len(held))
+        if place >= done:
+            done = held.overrule(*held.settle(place))
+    return held.outcome()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,49 +136,70 @@ class _Held:
 
     def __init__(self, names: NameRange, reader: Reader) -> None:
         self._names, self._reader = names, reader
-        runs = reader.runs(names)
-        entries = list(chain.from_iterable(run.entries for run in runs))
-        owners = list(chain.from_iterable(repeat(run, len(run.entries)) for run in runs))
-        keys = [order(entry.name) for entry in entries]
-        places = sorted(range(len(keys)), key=keys.__getitem__)  # runs are sorted, so this merges them
-        self._entries = list(map(entries.__getitem__, places))
-        self._owners = list(map(owners.__getitem__, places))
+        self._runs = runs = reader.runs(names)
+        self._ends = list(accumulate(len(run.lines) for run in runs))
+        briefs = list(chain.from_iterable(run.briefs for run in runs))
+        lines = list(chain.from_iterable(run.lines for run in runs))
+        keys = orders(briefs)
+        self._places = places = sorted(range(len(keys)), key=keys.__getitem__)  # runs are sorted, so this merges them
+        self._briefs = list(map(briefs.__getitem__, places))
+        self._lines = list(map(lines.__getitem__, places))
         self._keys = list(map(keys.__getitem__, places))
+        self._settled: list[Settled] = []
+        self._lost: list[int] = []  # places, in order
         self._following = self._keys[1:] + ([] if names.stop is None else [names.stop])
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
     def contested(self) -> Iterator[int]:
         """Where there are more versions of a name, or something below it, here or behind the range."""
-        alike = map(str.startswith, self._following, self._keys)
-        return (place for place, is_alike in enumerate(alike) if is_alike and self.is_contested(place))
+        alike = compress(count(), map(str.startswith, self._following, self._keys))
+        return filter(self._is_contested, alike)
 
-    def is_contested(self, place: int) -> bool:
-        """Whether what follows is the same name, or something below it."""
+    def _is_contested(self, place: int) -> bool:
         key, following = self._keys[place], self._following[place]
         return key == following or is_below(following, key)
 
-    def uncontested(self, start: int, stop: int) -> Uncontested:
-        """What lies between contested names."""
-        return Uncontested(self._entries[start:stop], self._owners[start:stop])
+    def settle(self, start: int) -> tuple[int, _Shade | None]:
+        """Settle the name at a place, with what lies below it; gives the next place, and what shades it."""
+        versions, stop = self._versions_at(start)
+        shade, settled = self._against_folder(self._keys[start], settle(versions), stop)
+        self._note(settled, versions, start)
+        return stop, shade
 
-    def settled(self, start: int) -> tuple[str, Settled, int]:
-        """The name at a place, what its versions came to, and the place of the next one."""
-        key, stop = self._keys[start], start + 1
-        while stop < len(self) and self._keys[stop] == key:
-            stop += 1
-        return key, settle(self._versions(start, stop)), stop
-
-    def overruled(self, start: int, shade: _Shade | None) -> Generator[Settled, None, int]:
-        """What becomes of the names from a place on that lie in a shade; and the place of the first that does not."""
-        while shade is not None and start < len(self) and is_below(self._keys[start], shade.key):
-            _, settled, start = self.settled(start)
-            yield _overruled(settled, shade.split)
+    def overrule(self, start: int, shade: _Shade | None) -> int:
+        """Overrule the names from a place on that lie in a shade; gives the place of the first that does not."""
+        while shade is not None and start < len(self._keys) and is_below(self._keys[start], shade.key):
+            versions, stop = self._versions_at(start)
+            self._note(_overruled(settle(versions), shade.split), versions, start)
+            start = stop
         return start
 
-    def against_folder(self, key: str, settled: Settled, following: int) -> tuple[_Shade | None, Settled]:
+    def outcome(self) -> Outcome:
+        """What there is when all is settled."""
+        if not self._lost:
+            return Outcome(self._briefs, self._lines, self._settled)
+        briefs: list[Brief] = []
+        lines: list[bytes] = []
+        for start, stop in pairwise([-1, *self._lost, len(self._lines)]):
+            briefs += self._briefs[start + 1 : stop]
+            lines += self._lines[start + 1 : stop]
+        return Outcome(briefs, lines, self._settled)
+
+    def _note(self, settled: Settled, versions: list[Version], start: int) -> None:
+        if settled.conflicts:
+            self._settled.append(settled)
+        self._lost += (start + at for at, version in enumerate(versions) if version is not settled.winner)
+
+    def _versions_at(self, start: int) -> tuple[list[Version], int]:
+        """The versions of the name at a place, and the place of the next name."""
+        key, stop = self._keys[start], start + 1
+        while stop < len(self._keys) and self._keys[stop] == key:
+            stop += 1
+        return self._versions(start, stop), stop
+
+    def _against_folder(self, key: str, settled: Settled, following: int) -> tuple[_Shade | None, Settled]:
         """Settle a file against the folder of its name, which would begin at the place that follows."""
+        if following - 1 >= len(self._following) or not is_below(self._following[following - 1], key):
+            return None, settled
         folder = below(key)
         if self._names.stop is None or (folder.stop is not None and folder.stop <= self._names.stop):
             inside = self._versions(following, bisect_left(self._keys, folder.stop or "", following))
@@ -199,7 +215,8 @@ class _Held:
         return None
 
     def _versions(self, start: int, stop: int) -> list[Version]:
-        return list(map(Version.of, self._entries[start:stop], self._owners[start:stop]))
+        runs = (self._runs[bisect_right(self._ends, place)] for place in self._places[start:stop])
+        return list(map(Version.of, self._lines[start:stop], runs))
 
 
 def _against(key: str, settled: Settled, strongest: Rank | None) -> tuple[_Shade | None, Settled]:

@@ -91,8 +91,8 @@ class Order(StrEnum):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One file of a split or bundle, and one line of a file list.
 
-    Its bytes lie at `at` (which pack of the list's table, offset), or in the chunks that `root` lists, or
-    nowhere when it is empty.
+    Its bytes lie at `at` (pack, offset), or in the chunks that `root` lists, or nowhere when it is empty. It says all
+    there is to know, so it can be moved from list to list as it is.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     mode: int
     mtime: int  # of the source file, ns since the epoch
     timestamp: int  # when its upload ended, ns since the epoch
-    at: tuple[int, int] | None = None
+    at: tuple[str, int] | None = None
     root: str | None = None
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from datamon.commit import MergeTask, bulk, lost_name, outcomes, ranges_to_merge, read_splits, winner_of
+from datamon.commit import MergeTask, look_at, lost_name, ranges_to_merge, read_splits, winner_of
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.merge import Settled
 from datamon.model import ConflictMode, LeftOut, Order, TakenSplit
@@ -77,18 +77,16 @@ def preview(
     seen = Preview(repo, diamond, mode, order, left_out=left_out)
     lost: Counter[SplitId] = Counter()
     for part in ranges_to_merge(task, context):
-        for outcome in outcomes(part, task, context):
-            files, size = bulk(outcome, mode)
-            seen.files, seen.bytes = seen.files + files, seen.bytes + size
-            if isinstance(outcome, Settled) and outcome.conflicts:
-                _note(seen, outcome)
-                lost.update(version.split for version in outcome.conflicts)
+        report, settled = look_at(part, task, context)
+        seen.files, seen.bytes = seen.files + report.files, seen.bytes + report.bytes
+        seen.conflicts += report.conflicts
+        for one in settled:
+            lost.update(version.split for version in one.conflicts)
+        seen.contested += (_contest(one, mode) for one in settled)
     seen.splits = [Share(split.id, split.tag, split.files, lost[split.id]) for split in splits]
     return seen
 
 
-def _note(seen: Preview, settled: Settled) -> None:
-    seen.conflicts += len(settled.conflicts) if seen.mode is not ConflictMode.IGNORE else 0
-    losers = [Loser(v.split, v.entry.size, lost_name(v, seen.mode)) for v in settled.conflicts]
-    name = settled.conflicts[0].entry.name
-    seen.contested.append(Contest(name, winner_of(settled), settled.winner is None, losers))
+def _contest(settled: Settled, mode: ConflictMode) -> Contest:
+    losers = [Loser(v.split, v.entry.size, lost_name(v, mode)) for v in settled.conflicts]
+    return Contest(settled.conflicts[0].entry.name, winner_of(settled), settled.winner is None, losers)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 from blake3 import blake3
@@ -28,7 +27,7 @@ from datamon.content import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Root, root_yam
 from datamon.errors import AlreadyExists, NotFound, SourceChanged, SourceUnreadable, why
 from datamon.filelist import ListWriter, read_info
 from datamon.ids import DiamondId, RepoName, SplitId
-from datamon.known import Base, Known
+from datamon.known import Base, Known, Place
 from datamon.model import Entry, ListInfo
 from datamon.names import NameRange, order
 from datamon.plan import FINGERPRINT, Part, Slice, is_sliced, slices_of
@@ -115,9 +114,9 @@ def upload_part(part: Part, upload: Upload, tell: Tell = untold, clock: Clock = 
                 _add(one, tree, filler, upload)
             except (OSError, SourceUnreadable) as error:
                 _unreadable(one, error, skips)
-        entries, packs = filler.finish()
+        entries = filler.finish()
     writer = ListWriter()
-    writer.extend(entries, repeat(packs, len(entries)))
+    writer.add(*entries)
     if not len(writer):
         return PartReport(stored=putter.stored)
     body, info = writer.seal(index)
@@ -256,7 +255,6 @@ class _Filler:
     def __init__(self, putter: _Putter, known: Known, clock: Clock) -> None:
         self._putter, self._known, self._clock = putter, known, clock
         self._entries: list[Entry | None] = []
-        self._packs: dict[str, int] = {}
         self._pack = _Pack()
         self._due: deque[tuple[Future[None], Callable[[], None]]] = deque()  # what to do once something is stored
 
@@ -267,8 +265,7 @@ class _Filler:
         offset = pack.offsets.get(digest)
         place = self._known.get(digest) if data and offset is None else None
         if not data or place is not None:
-            at = None if place is None else (self._pack_number(place[0]), place[1])
-            self._entries.append(self._entry(found, digest, at))
+            self._entries.append(self._entry(found, digest, place))
             self._putter.tell(1, found.size, 0)
             return
         if offset is None:
@@ -299,24 +296,23 @@ class _Filler:
             whole.update(data)
         self._root(found, whole.hexdigest(), stored)
 
-    def finish(self) -> tuple[list[Entry], list[str]]:
-        """Wait until everything is stored; gives the entries, and the packs that they point into."""
+    def finish(self) -> list[Entry]:
+        """Wait until everything is stored; gives the entries."""
         if self._pack.data:
             self._seal()
         self._settle(len(self._due))
-        return [entry for entry in self._entries if entry is not None], list(self._packs)
+        return [entry for entry in self._entries if entry is not None]
 
     def _seal(self) -> None:
         pack, self._pack = self._pack, _Pack()
         digest, stored = self._putter.pack(b"".join(pack.data))
-        number = self._pack_number(digest)
         for name, offset in pack.offsets.items():
             self._known.add(name, (digest, offset))
 
         def enter() -> None:
             now = self._clock()
             for place, found, name, offset in pack.waiting:
-                self._entries[place] = self._entry(found, name, (number, offset), now=now)
+                self._entries[place] = self._entry(found, name, (digest, offset), now=now)
             self._putter.tell(len(pack.waiting), sum(one[1].size for one in pack.waiting), 0)
 
         pack.data = []
@@ -340,10 +336,7 @@ class _Filler:
             stored.result()
             enter()
 
-    def _pack_number(self, digest: str) -> int:
-        return self._packs.setdefault(digest, len(self._packs))
-
     def _entry(
-        self, found: Found, digest: str, at: tuple[int, int] | None = None, root: str | None = None, now: int = 0
+        self, found: Found, digest: str, at: Place | None = None, root: str | None = None, now: int = 0
     ) -> Entry:
         return Entry(found.name, digest, found.size, found.mode, found.mtime, now or self._clock(), at, root)

@@ -26,6 +26,8 @@ _PRIVATE = ".datamon-store"  # temporary files and the lock; no key starts with 
 class DirectoryStore:
     """The ObjectStore over a directory. It is created with the first write."""
 
+    is_far = False
+
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).absolute()
         self.url = str(self.root)

@@ -39,6 +39,11 @@ class ObjectStore(Protocol):
         """Where it is, as a user writes it."""
         ...
 
+    @property
+    def is_far(self) -> bool:
+        """Whether a request is mostly waiting, so that several at a time are worth their threads."""
+        ...
+
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """The object's bytes, or as many of the asked-for range as there are."""
         ...

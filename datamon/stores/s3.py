@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -68,6 +68,7 @@ class S3Object:
 class S3Store:
     """The ObjectStore over `s3://bucket/prefix`."""
 
+    is_far: ClassVar[bool] = True
     url: str
     profile: str = ""
     bucket: str = field(init=False)

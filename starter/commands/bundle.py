@@ -70,7 +70,7 @@ def list_files(repo: RepoName, bundle: BundleId | None, label: LabelName | None,
     context = Settings.load().context()
     entries = bundle_entries(context, which_bundle(context, repo, bundle, label), prefixed(prefix))
     print_listing(
-        ({"name": e.name, "size": e.size, "hash": e.hash, "mode": e.mode, "mtime": e.mtime} for e, _ in entries),
+        ({"name": e.name, "size": e.size, "hash": e.hash, "mode": e.mode, "mtime": e.mtime} for e in entries),
         format,
         ("NAME", "SIZE", "HASH"),
         lambda file: (file["name"], file["size"], file["hash"]),

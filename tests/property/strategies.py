@@ -12,7 +12,6 @@ awkward = st.sampled_from(
 names = st.lists(components | awkward, min_size=1, max_size=4).map("/".join).filter(lambda name: flaw(name) is None)
 hashes = st.text("0123456789abcdef", min_size=64, max_size=64)
 numbers = st.integers(0, 2**63 - 1)
-PACKS = ("aa" * 32, "bb" * 32, "cc" * 32)
 
 
 @st.composite
@@ -25,7 +24,7 @@ def entries(draw, name=names):
         mode=draw(st.integers(0, 0o7777)),
         mtime=draw(numbers),
         timestamp=draw(numbers),
-        at=(draw(st.integers(0, len(PACKS) - 1)), draw(numbers)) if where == "pack" else None,
+        at=(draw(hashes), draw(numbers)) if where == "pack" else None,
         root=draw(hashes) if where == "root" else None,
     )
 

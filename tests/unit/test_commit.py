@@ -29,7 +29,7 @@ def put_split(context, split, files, per_list=2):
     for number in range(0, len(files), per_list):
         writer = ListWriter()
         for name, content, time in files[number : number + per_list]:
-            writer.add(Entry(name, content, 10, 420, 0, time, at=(0, 0)), [f"pack-of-{split}"])
+            writer.add(Entry(name, content, 10, 420, 0, time, at=(f"pack-of-{split}", 0)))
         index = keys.split_index(1, "abcdefgh", number)
         body, info = writer.seal(index)
         context.vmetadata.create(keys.split_files(R, D, SplitId(split), index), body)
@@ -46,9 +46,8 @@ def task(context, mode=ConflictMode.KEEP, by=Order.UPLOADED, **splits):
 def bundle_files(context):
     found = {}
     for key in context.metadata.keys(keys.bundles(R)):
-        listed = opened(context.metadata, key)
-        for entry in listed.entries():
-            found[entry.name] = (entry.hash, listed.packs[entry.at[0]])
+        for entry in opened(context.metadata, key).entries():
+            found[entry.name] = (entry.hash, entry.at[0])
     return found
 
 

@@ -52,8 +52,7 @@ def contents(context):
     """Every file of every list, read back."""
     read = {}
     for found in lists(context):
-        located = [(entry, found.packs[entry.at[0]] if entry.at else None) for entry in found.entries()]
-        for what in content.spans(located):
+        for what in content.spans(found.entries()):
             read |= span_contents(what, context) if isinstance(what, content.Span) else large_content(what, context)
     return read
 
@@ -299,15 +298,15 @@ def test_only_as_much_of_a_base_is_read_as_fits_but_always_the_same_names(tree, 
 
 
 def test_neighbours_in_a_pack_are_read_together_and_packs_once():
-    def entry(name, offset, size):
-        return Entry(name, "", size, 420, 0, 0, (0, offset))
+    def entry(name, offset, size, pack="x"):
+        return Entry(name, "", size, 420, 0, 0, (pack, offset))
 
-    mixed = [(entry(f"{n}{pack}", n * 100, 100), pack) for n in range(5) for pack in "xy"]
+    mixed = [entry(f"{n}{pack}", n * 100, 100, pack) for n in range(5) for pack in "xy"]
     assert [(span.pack, span.start, span.stop, len(span.entries)) for span in content.spans(mixed)] == [
         ("x", 0, 500, 5),
         ("y", 0, 500, 5),
     ]
-    far = [(entry("a", 0, 10), "x"), (entry("b", 10 + GAP_BYTES + 1, 10), "x"), (entry("c", 5, 1), "x")]
+    far = [entry("a", 0, 10), entry("b", 10 + GAP_BYTES + 1, 10), entry("c", 5, 1)]
     assert [(span.start, len(span.entries)) for span in content.spans(far)] == [(0, 2), (11 + GAP_BYTES, 1)]
 
 
