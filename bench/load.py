@@ -30,7 +30,7 @@ from datamon.stores import open_context
 
 REPO = RepoName("bench")
 WHO = Contributor("Bench")
-PER_FOLDER = 500
+PER_FOLDER = 1_000
 PER_PACK = 4_000
 SHAPES = ("mixed", "apart", "same")
 
@@ -50,6 +50,7 @@ class Load:
     shape: str = "mixed"
     list_entries: int = MAX_ENTRIES
     seed: int = 1
+    revised: int = 0  # so many splits have other content than in the load without
 
     def names(self, split):
         """(number, contested) of each file of a split, in order."""
@@ -81,7 +82,7 @@ def name_of(number):
 
 def write_split(split, load, store, diamond):
     """Put the lists and the descriptor of one done split."""
-    context, rng = open_context(store), random.Random(load.seed * 10_000 + split)
+    context, rng = open_context(store), random.Random(f"{load.seed} {split} {split < load.revised}")
     name, packs = SplitId(f"split-{split:05d}"), [rng.randbytes(32).hex() for _ in range(8)]
     infos, rest = [], load.names(split)
     while some := list(islice(rest, load.list_entries)):

@@ -18,7 +18,7 @@ import shutil
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,14 +51,17 @@ def unseen(files: int, bytes: int) -> None:
     """Nobody is looking."""
 
 
-def bundle_entries(context: Context, bundle: Bundle, names: NameRange = EVERYTHING) -> Iterator[Entry]:
-    """The entries of a bundle in a range of names, in name order."""
+def bundle_entries(
+    context: Context, bundle: Bundle, names: NameRange = EVERYTHING, skipping: Collection[str] = ()
+) -> Iterator[Entry]:
+    """The entries of a bundle in a range of names, in name order, but for lists with a digest that is to be skipped."""
 
     def opened(info: ListInfo) -> Iterator[Entry]:
         key = keys.bundle_files(bundle.repo, bundle.id, info.index)
         yield from FileList.stored(context.metadata, key, info).entries(names)
 
-    met = [info for info in bundle.lists if names.meets(order(info.first), order(info.last))]
+    lists = (info for info in bundle.lists if info.digest not in skipping)
+    met = [info for info in lists if names.meets(order(info.first), order(info.last))]
     return in_order([(info, opened(info)) for info in met], lambda entry: entry.name)
 
 

@@ -8,6 +8,7 @@ name may contain, in the place of `/`. In that order a file stands right before 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -83,6 +84,19 @@ def just(key: str) -> NameRange:
 def below(key: str) -> NameRange:
     """Everything in the folder with this order key."""
     return NameRange(key + "\0", key + "\1")
+
+
+# What a regular expression begins with, if it means just that: characters, and others that a backslash makes plain.
+_PLAIN = re.compile(r"(?:\^|\\A)((?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s])*)([*?{+]?)")
+
+
+def found_by(pattern: str) -> NameRange:
+    """Where the names are in which a regular expression can be found: `^2026/03/.*csv` leads to one folder."""
+    found = _PLAIN.match(pattern)
+    if found is None or "|" in pattern:
+        return EVERYTHING
+    prefix = re.sub(r"\\(.)", r"\1", found[1])
+    return prefixed(prefix[:-1] if found[2] else prefix)
 
 
 def prefixed(prefix: str) -> NameRange:

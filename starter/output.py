@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from textwrap import indent
 from typing import Any, TypeVar
 
 import click
@@ -11,6 +13,7 @@ import msgspec
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _NUMBERS = frozenset({"FILES", "BYTES", "STORED", "SIZE", "CONFLICTS"})
+PAGE = 1000
 _FORMATS = ("table", "json", "yaml")
 
 
@@ -37,11 +40,33 @@ def say(text: str) -> None:
 def print_listing(
     items: Iterable[Any], format: str, columns: Sequence[str], row: Callable[[Any], Sequence[object]]
 ) -> None:
-    """Many things: an array in JSON or YAML, a line each in a table."""
+    """Many things: an array in JSON or YAML, a line each in a table. They are printed as they come."""
     if format == "table":
         _print_table(columns, (row(item) for item in items))
-    else:
-        print_one(list(items), format)
+        return
+    dumped = _json_items if format == "json" else _yaml_items
+    for text in dumped(items):
+        click.echo(text, nl=False)
+
+
+def _json_items(items: Iterable[Any]) -> Iterator[str]:
+    before = "[\n"
+    for item in items:
+        text = msgspec.json.format(msgspec.json.encode(item), indent=2).decode()
+        yield before + indent(text, "  ")
+        before = ",\n"
+    yield "\n]\n" if before != "[\n" else "[]\n"
+
+
+def _yaml_items(items: Iterable[Any]) -> Iterator[str]:
+    from datamon.descriptors import to_yaml
+
+    nothing = True
+    for item in items:
+        nothing = False
+        yield to_yaml([item])
+    if nothing:
+        yield "[]\n"
 
 
 def print_one(item: Any, format: str) -> None:
@@ -55,19 +80,23 @@ def print_one(item: Any, format: str) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as they need to be: an id that is cut off to fit a terminal is of no use."""
-    from rich.console import Console
-    from rich.table import Table
+    """Columns as wide as they need to be: an id that is cut off to fit a terminal is of no use.
 
-    table = Table(box=None, pad_edge=False, header_style=None)
-    for column in columns:
-        table.add_column(column, justify="right" if column in _NUMBERS else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*("" if value is None else visible(str(value)) for value in row))
-    console = Console(width=100_000, markup=False, highlight=False, emoji=False, color_system=None)
-    with console.capture() as printed:
-        console.print(table)
-    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    A long table is printed a page at a time, and a column may grow from page to page.
+    """
+    from rich.cells import cell_len
+
+    widths = [len(column) for column in columns]
+    lines = chain([columns], (["" if value is None else visible(str(value)) for value in row] for row in rows))
+    while page := list(islice(lines, PAGE)):
+        widths = [max(width, *(cell_len(row[at]) for row in page)) for at, width in enumerate(widths)]
+        for row in page:
+            gaps = [" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
+            cells = (
+                gap + cell if column in _NUMBERS else cell + gap
+                for column, cell, gap in zip(columns, row, gaps, strict=True)
+            )
+            click.echo("  ".join(cells).rstrip())
 
 
 def visible(text: str) -> str:

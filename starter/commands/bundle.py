@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -12,17 +13,26 @@ from typing import BinaryIO
 import click
 
 from datamon import catalog
+from datamon.diff import Change, diff
 from datamon.download import Wanted, bundle_entries, cat, download, find
 from datamon.errors import BadUsage, DatamonError, counted
-from datamon.ids import BundleId, LabelName, RepoName
-from datamon.model import Bundle
-from datamon.names import just, order, prefixed
+from datamon.ids import BundleId, LabelName, RepoName, bundle_id
+from datamon.model import Bundle, Entry
+from datamon.names import found_by, just, order, prefixed
 from datamon.settings import Settings
 from datamon.sources import name_pattern
 from datamon.stores import Context
 from starter.commands.adding import check_source, serving_source, tell_split, watched
 from starter.commands.committing import tell_bundle
-from starter.commands.options import label_option, repo_option, source_options, which_bundle, which_bundle_options
+from starter.commands.options import (
+    checked,
+    label_option,
+    named_bundle,
+    repo_option,
+    source_options,
+    which_bundle,
+    which_bundle_options,
+)
 from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, say, seconds
 from starter.progress import download_bar
 
@@ -70,11 +80,46 @@ def list_files(repo: RepoName, bundle: BundleId | None, label: LabelName | None,
     context = Settings.load().context()
     entries = bundle_entries(context, which_bundle(context, repo, bundle, label), prefixed(prefix))
     print_listing(
-        ({"name": e.name, "size": e.size, "hash": e.hash, "mode": e.mode, "mtime": e.mtime} for e in entries),
+        ({"name": entry.name, **_shown(entry)} for entry in entries),
         format,
         ("NAME", "SIZE", "HASH"),
         lambda file: (file["name"], file["size"], file["hash"]),
     )
+
+
+@bundle.command(name="diff")
+@repo_option()
+@click.argument("before", metavar="A", callback=checked(bundle_id))
+@click.argument("after", metavar="B", callback=checked(bundle_id))
+@click.option("--prefix", default="", help="Only names that start with this.")
+@format_option
+def diff_command(repo: RepoName, before: str, after: str, prefix: str, format: str) -> None:
+    """Show which files were added, changed or removed between two bundles, given by id or label.
+
+    Changed is what has other content or another mode.
+
+    Example: datamon bundle diff --repo weather latest 3MBOR4tOxrz8xpsti0YykQ9n4ot
+    """
+    context = Settings.load().context()
+    first, second = (named_bundle(context, repo, text) for text in (before, after))
+    counts: Counter[Change] = Counter()
+
+    def counting() -> Iterator[dict[str, object]]:
+        for one in diff(context, first, second, prefixed(prefix)):
+            counts[one.change] += 1
+            yield {"change": one.change, "name": one.name, **{side: _shown(entry) for side, entry in one.sides.items()}}
+
+    print_listing(
+        counting(),
+        format,
+        ("CHANGE", "SIZE", "NAME"),
+        lambda one: (one["change"], (one.get("after") or one["before"])["size"], one["name"]),
+    )
+    say(", ".join(f"{counts[change]} {change}" for change in Change))
+
+
+def _shown(entry: Entry) -> dict[str, object]:
+    return {"size": entry.size, "hash": entry.hash, "mode": entry.mode, "mtime": entry.mtime}
 
 
 @bundle.command()
@@ -116,7 +161,7 @@ def download_group(
         return
     if repo is None or destination is None:
         raise BadUsage(f"Missing option '{'--repo' if repo is None else '--destination'}'.")
-    wanted = Wanted(passes=name_pattern(name_filter).search) if name_filter else Wanted()
+    wanted = Wanted(found_by(name_filter), name_pattern(name_filter).search) if name_filter else Wanted()
     context = Settings.load().context()
     _download(context, which_bundle(context, repo, bundle, label), Path(destination), wanted, force=force)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 
 import click
 
 from datamon import catalog, labels
-from datamon.errors import BadUsage
+from datamon.errors import BadUsage, NotFound
 from datamon.ids import BundleId, LabelName, RepoName, bundle_id, diamond_id, label_name, repo_name, split_id
 from datamon.model import Bundle
 from datamon.stores import Context
@@ -95,6 +96,16 @@ def bundle_option(*, required: bool = True) -> Callable[[Command], Command]:
 def label_option(*, required: bool = True, about: str = "Name of the label.") -> Callable[[Command], Command]:
     """`--label`."""
     return _id("--label", check=label_name, required=required, about=about)
+
+
+def named_bundle(context: Context, repo: RepoName, text: str) -> Bundle:
+    """The bundle with this id, or else the one that this label points to."""
+    try:
+        return catalog.get_bundle(context, repo, bundle_id(text))
+    except NotFound as missing:
+        with suppress(NotFound):
+            return catalog.get_bundle(context, repo, labels.get_label(context, repo, label_name(text)).bundle)
+        raise NotFound("bundle or label", text) if missing.kind == "bundle" else missing from None
 
 
 def which_bundle_options(command: Command) -> Command:

@@ -31,6 +31,24 @@ def test_labels(stack, repo, files, tmp_path):
     assert len(stack.json("label", "list", "--repo", repo, "--prefix", "app")) == 1
 
 
+def test_a_diff_of_two_bundles(stack, repo, files):
+    uploaded(stack, repo, files("1", {"a": "1", "d/b": "2", "d/c": "3"}), "--label", "old")
+    new = uploaded(stack, repo, files("2", {"a": "1", "d/b": "two", "e": "4"}))
+    done = stack.run("bundle", "diff", "--repo", repo, "old", new)
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["CHANGE", "SIZE", "NAME"],
+        ["changed", "3", "d/b"],
+        ["removed", "1", "d/c"],
+        ["added", "1", "e"],
+    ]
+    assert done.stderr == "1 added, 1 changed, 1 removed\n"
+    [changed, removed] = stack.json("bundle", "diff", "--repo", repo, "old", new, "--prefix", "d/")
+    assert (changed["before"]["size"], changed["after"]["size"], "after" in removed) == (1, 3, False)
+    assert stack.json("bundle", "diff", "--repo", repo, new, new) == []
+    unknown = stack.refused("bundle", "diff", "--repo", repo, "old", "nosuch", exit_code=3)
+    assert unknown == "datamon: there is no bundle or label 'nosuch'"
+
+
 def test_labels_that_are_wrong(stack, repo):
     both = ("--bundle", "b", "--label", "latest")
     assert "exclude each other" in stack.refused("bundle", "get", "--repo", repo, *both, exit_code=2)
