@@ -45,8 +45,9 @@ def print_listing(
         _print_table(columns, (row(item) for item in items))
         return
     dumped = _json_items if format == "json" else _yaml_items
-    for text in dumped(items):
-        click.echo(text, nl=False)
+    texts = dumped(items)
+    while page := "".join(islice(texts, PAGE)):
+        click.echo(page, nl=False)
 
 
 def _json_items(items: Iterable[Any]) -> Iterator[str]:
@@ -84,23 +85,32 @@ def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> No
 
     A long table is printed a page at a time, and a column may grow from page to page.
     """
-    from rich.cells import cell_len
-
     widths = [len(column) for column in columns]
     lines = chain([columns], (["" if value is None else visible(str(value)) for value in row] for row in rows))
     while page := list(islice(lines, PAGE)):
-        widths = [max(width, *(cell_len(row[at]) for row in page)) for at, width in enumerate(widths)]
-        for row in page:
-            gaps = [" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
-            cells = (
-                gap + cell if column in _NUMBERS else cell + gap
-                for column, cell, gap in zip(columns, row, gaps, strict=True)
-            )
-            click.echo("  ".join(cells).rstrip())
+        widths = [max(width, *(_width(row[at]) for row in page)) for at, width in enumerate(widths)]
+        aligned = ["  ".join(map(_aligned, columns, row, widths)).rstrip() for row in page]
+        click.echo("\n".join(aligned))
+
+
+def _aligned(column: str, cell: str, width: int) -> str:
+    gap = " " * (width - _width(cell))
+    return gap + cell if column in _NUMBERS else cell + gap
+
+
+def _width(text: str) -> int:
+    """How many cells of a terminal it takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def visible(text: str) -> str:
     """Text that stays on its line and cannot command the terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
