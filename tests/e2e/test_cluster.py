@@ -1,9 +1,11 @@
-"""Upload and commit on a real Spark cluster: a master and a worker out of the pyspark wheel, on loopback."""
+"""Upload and commit on a real Spark cluster: a master and two workers out of the pyspark wheel, on loopback."""
 
 import os
+import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -12,6 +14,7 @@ import pytest
 from datamon.stores import open_store
 from tests.conftest import Command, tree
 from tests.e2e.test_stack import until
+from tests.faults import faulty
 from tests.servers import LOOPBACK, free_ports
 from worker.java import java_home
 
@@ -57,34 +60,110 @@ def bare_python(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory, s3):
-    """The master's URL. The workers have the S3 server's credentials in their own environment."""
+    """A master and two workers, of one core each. They have the S3 server's credentials in their own environment."""
     folder = tmp_path_factory.mktemp("cluster")
-    port, ui, worker_ui = map(str, free_ports(3))
+    port, ui, *worker_uis = map(str, free_ports(4))
     url = f"spark://{LOOPBACK}:{port}"
-    with (
-        daemon(folder, "Master", "--port", port, "--webui-port", ui) as master,
-        daemon(folder, "Worker", "--webui-port", worker_ui, "--cores", "2", "--work-dir", str(folder / "work"), url),
-    ):
-        until(lambda: "Registering worker" in master.read_text(), 60)
-        yield url, folder / "work"
+    with ExitStack() as daemons:
+        master = daemons.enter_context(daemon(folder, "Master", "--port", port, "--webui-port", ui))
+        for worker_ui in worker_uis:
+            work = str(folder / "work" / worker_ui)
+            words = ("--webui-port", worker_ui, "--cores", "1", "--memory", "1g", "--work-dir", work, url)
+            daemons.enter_context(daemon(folder, "Worker", *words))
+        until(lambda: master.read_text().count("Registering worker") == 2, 60)
+        yield Cluster(url, folder / "work")
 
 
-def test_a_diamond_on_a_cluster(cluster, bare_python, place, files, tmp_path):
-    url, work = cluster
-    source = open_store(f"{place}/in")
-    for number in range(20):
-        source.create(f"there/{number}", b"%d" % number)
-    spark = {"DATAMON_SPARK_MASTER": url, "PYSPARK_PYTHON": bare_python}
-    command = Command(tmp_path / "home", {"DATAMON_STORE": f"{place}/store"} | spark)
+@dataclass
+class Cluster:
+    url: str
+    work: Path
+
+    def executors(self):
+        """The processes of this cluster that run tasks."""
+        return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_executor(path)]
+
+    def _is_executor(self, path):
+        try:
+            return b"CoarseGrainedExecutorBackend" in path.read_bytes() and str(self.work) in os.readlink(
+                path.parent / "cwd"
+            )
+        except OSError:
+            return False
+
+    def started(self):
+        """How many executors there were so far."""
+        return sum(1 for _ in self.work.glob("*/app-*/*/stderr"))
+
+
+@pytest.fixture(scope="module")
+def far_s3(s3):
+    """The S3 server, with a proxy before it that can hold requests."""
+    with faulty(s3) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def command(cluster, bare_python, s3, far_s3, tmp_path_factory):
+    """`datamon up` with the cluster for its Spark."""
+    environment = {
+        "DATAMON_STORE": f"{s3.new_place()}/store",
+        "DATAMON_SPARK_MASTER": cluster.url,
+        "PYSPARK_PYTHON": bare_python,
+        "AWS_ENDPOINT_URL": far_s3.endpoint,
+    }
+    command = Command(tmp_path_factory.mktemp("home"), environment)
     command("up", "--detach")
-    try:
-        command("repo", "create", "--repo", "r")
-        where = ("--repo", "r", "--diamond", command("diamond", "initialize", "--repo", "r"))
-        command("diamond", "add", *where, "--path", f"{place}/in")
-        command("diamond", "add", *where, "--path", files("here", {"here": "too"}))
-        bundle = command("diamond", "commit", *where, "--message", "m")
-        command("bundle", "download", "--repo", "r", "--bundle", bundle, "--destination", str(tmp_path / "out"))
-    finally:
-        command("down")
-    assert tree(tmp_path / "out") == {f"there/{number}": str(number) for number in range(20)} | {"here": "too"}
-    assert any(work.rglob("datamon.zip"))
+    command("repo", "create", "--repo", "r")
+    yield command
+    command("down")
+
+
+@pytest.fixture
+def where(command):
+    return ("--repo", "r", "--diamond", command("diamond", "initialize", "--repo", "r"))
+
+
+def put_source(place, number):
+    """A prefix in S3 with so many small files, and what they are."""
+    files = {f"there/{n:03d}": f"{n}" for n in range(number)}
+    for name, text in files.items():
+        open_store(f"{place}/in").create(name, text.encode())
+    return f"{place}/in", files
+
+
+def downloaded(command, bundle, folder):
+    command("bundle", "download", "--repo", "r", "--bundle", bundle, "--destination", str(folder))
+    return tree(folder)
+
+
+def test_a_diamond_on_a_cluster(command, cluster, where, place, files, tmp_path):
+    source, there = put_source(place, 20)
+    command("diamond", "add", *where, "--path", source)
+    command("diamond", "add", *where, "--path", files("here", {"here": "too"}))
+    bundle = command("diamond", "commit", *where, "--message", "m")
+    assert downloaded(command, bundle, tmp_path / "out") == there | {"here": "too"}
+    assert any(cluster.work.rglob("datamon.zip"))
+
+
+def test_executors_that_are_killed_in_the_middle(command, cluster, far_s3, where, place, tmp_path):
+    """Once while a split is uploaded and once while it is committed: Spark starts others, and Temporal sees nothing."""
+    source, there = put_source(place, 20)
+
+    def killed_while(words, ending):
+        with far_s3.hold("PUT", ending) as hold, command.popen(*words) as process:
+            assert hold.reached.wait(60), "the request never came"
+            for executor in cluster.executors():
+                os.kill(executor, signal.SIGKILL)
+            hold.given_up.set()
+            out, err = process.communicate(timeout=90)
+        assert process.returncode == 0, err
+        return out.strip()
+
+    before = cluster.started()
+    split = killed_while(("diamond", "add", *where, "--path", source), "-00000.yaml")
+    assert command.json("diamond", "split", "get", *where, "--split", split)["attempts"] == 1
+    between = cluster.started()
+    bundle = killed_while(("diamond", "commit", *where, "--message", "m"), "-00000-000.yaml")
+    assert before < between < cluster.started()
+    assert downloaded(command, bundle, tmp_path / "out") == there
