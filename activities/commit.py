@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from temporalio import activity
 
+from activities.sharing import check_written
 from activities.spark import SparkJob, spark_job
 from activities.wire import wire_errors
-from datamon import catalog
+from datamon import catalog, keys
 from datamon.commit import (
     SAMPLE,
     MergeTask,
@@ -116,6 +117,9 @@ class CommitActivities:
             self._refuse_conflicts(task, numbered, job)
         job.progress.phase, job.progress.all_parts = "merging", len(numbered)
         reports = job.run(partial(merge_range, task=task, context=self._context), numbered)
+        lists = [info for report in reports for info in report.lists]
+        written = (keys.bundle_files(request.repo, request.bundle, info.index) for info in lists)
+        check_written(self._context.metadata, written, on_cluster=job.on_cluster)
         conflicts = sum(report.conflicts for report in reports)
         return Bundle(
             id=request.bundle,
@@ -135,7 +139,7 @@ class CommitActivities:
             bytes=sum(report.bytes for report in reports),
             conflicts=0 if request.mode is ConflictMode.CHECKPOINTS else conflicts,
             checkpoints=conflicts if request.mode is ConflictMode.CHECKPOINTS else 0,
-            lists=[info for report in reports for info in report.lists],
+            lists=lists,
         )
 
     def _refuse_conflicts(self, task: MergeTask, ranges: list[NumberedRange], job: SparkJob) -> None:

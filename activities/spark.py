@@ -76,6 +76,11 @@ class SparkJob:
         """How many tasks run at a time."""
         return self.spark.defaultParallelism
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether tasks run elsewhere than in this worker."""
+        return not (self.spark.master or "").startswith("local")
+
     def run(self, work: Callable[..., Result], items: Sequence[Item]) -> list[Result]:
         """Do the work on each item in a task of its own. It is called with the item and `tell`, for the progress."""
         if not items:

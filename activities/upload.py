@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from temporalio import activity
 
+from activities.sharing import check_written, same_files
 from activities.spark import Progress, spark_job
 from activities.wire import wire_errors
 from datamon import catalog, keys
@@ -69,8 +70,11 @@ class UploadActivities:
             job.progress.all_files, job.progress.all_bytes = plan.files, plan.bytes
             job.progress.all_parts = len(plan.slices) + len(plan.parts)
             upload = self._upload(request, plan)
-            slices = job.run(partial(upload_slice, upload=upload), plan.slices)
-            parts = job.run(partial(upload_part, upload=upload), plan.parts)
+            with same_files(on_cluster=job.on_cluster):
+                slices = job.run(partial(upload_slice, upload=upload), plan.slices)
+                parts = job.run(partial(upload_part, upload=upload), plan.parts)
+            lists = (upload.list_key(report.info) for report in parts if report.info is not None)
+            check_written(self._context.vmetadata, lists, on_cluster=job.on_cluster)
             stored = before.stored + sum(report.stored for report in (*slices, *parts))
             split = self._record(request, plan, parts, stored)
         return UploadReport(split.files, split.bytes, split.stored, split.skipped, plan.reserved)

@@ -72,6 +72,10 @@ class Upload:
     context: Context
     base: Base | None = None  # a bundle whose files need not be stored again
 
+    def list_key(self, info: ListInfo) -> str:
+        """Where a list lies."""
+        return keys.split_files(self.repo, self.diamond, self.split, info.index)
+
     def slice_key(self, piece: Slice) -> str:
         """Where the record of a slice lies."""
         index = keys.slice_index(self.generation, self.plan, piece.found.name, piece.number)

@@ -1,0 +1,24 @@
+"""What is said where the machines of a Spark cluster do not share what they must."""
+
+import pytest
+
+from activities.sharing import check_written, same_files
+from datamon.errors import SourceMissing, SourceUnreadable, StoreRefused
+from datamon.stores import DirectoryStore
+
+
+def test_a_source_that_only_the_driver_sees():
+    with pytest.raises(SourceUnreadable, match="cannot read '/data': the machines of the Spark cluster do not see it"):
+        with same_files(on_cluster=True):
+            raise SourceMissing("/data")
+    with pytest.raises(SourceMissing), same_files(on_cluster=False):
+        raise SourceMissing("/data")
+
+
+def test_lists_that_are_not_in_our_store(tmp_path):
+    store = DirectoryStore(tmp_path)
+    store.create("there", b"")
+    check_written(store, ["there"], on_cluster=True)
+    check_written(store, ["elsewhere"], on_cluster=False)
+    with pytest.raises(StoreRefused, match="wrote to a directory of their own; use S3"):
+        check_written(store, ["there", "elsewhere"], on_cluster=True)
