@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
@@ -19,7 +21,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, Describe
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from datamon.errors import BadUsage, Failed, NoWorker, ServerUnreachable
 from datamon.settings import Settings, running_stack
@@ -27,6 +29,9 @@ from workflows.names import PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
 
 CONNECT_SECONDS = 5
 WORKER_SECONDS = 2
+BUSY_SECONDS = 60
+
+Answer = TypeVar("Answer")
 
 
 def target(settings: Settings) -> dict[str, Any]:
@@ -131,6 +136,19 @@ async def server_id(client: Client) -> str:
     except RPCError as error:
         raise unreachable(client, error) from error
     return found.namespace_info.id
+
+
+async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask again, for a while, where the server is too busy to take a question."""
+    pause, deadline = 0.1, time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return await ask()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 2)
 
 
 def unreachable(client: Client, error: RPCError) -> ServerUnreachable:

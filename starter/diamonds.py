@@ -38,7 +38,8 @@ from datamon.model import ConflictMode, DiamondState, LeftOut, Order, SplitState
 from datamon.preview import Preview, preview
 from datamon.sources import is_remote, name_pattern, sorted_names
 from datamon.stores import create_same, s3_location
-from starter.connect import need_worker, server_id, unreachable
+from starter.connect import need_worker, patiently, server_id, unreachable
+from starter.lookups import Lookups
 from workflows.diamond import ASK_AGAIN, PAGE, DiamondWorkflow
 from workflows.messages import (
     AddSplit,
@@ -168,6 +169,7 @@ class Diamond:
 
     def __init__(self, datamon: Datamon, repo: RepoName, diamond: DiamondId) -> None:
         self._datamon, self.repo, self.id = datamon, repo, diamond
+        self._lookups = Lookups(self._look_up)
 
     @property
     def handle(self) -> WorkflowHandle[DiamondWorkflow, Any]:
@@ -190,7 +192,7 @@ class Diamond:
     async def status(self) -> DiamondStatus:
         """The diamond in numbers, from the workflow itself."""
         try:
-            return await self.handle.query(DiamondWorkflow.status)
+            return await patiently(lambda: self.handle.query(DiamondWorkflow.status))
         except RPCError as error:
             raise await self.explained(error) from error
 
@@ -247,7 +249,7 @@ class Diamond:
 
     async def _accepted(self, adds: Sequence[AddSplit]) -> list[Split]:
         """A signal cannot refuse, so ask whether the diamond took them."""
-        found = await self.handle.query(DiamondWorkflow.look_up, [add.split for add in adds])
+        found = await self._look_up([add.split for add in adds])
         return [self._taken(add, status) for add, status in zip(adds, found, strict=True)]
 
     def _taken(self, add: AddSplit, status: SplitStatus) -> Split:
@@ -263,7 +265,10 @@ class Diamond:
 
     async def split_status(self, split: SplitId) -> SplitStatus:
         """One split as the diamond sees it."""
-        return await self.handle.query(DiamondWorkflow.split, split)
+        return await self._lookups.get(split)
+
+    async def _look_up(self, splits: list[SplitId]) -> list[SplitStatus]:
+        return await patiently(lambda: self.handle.query(DiamondWorkflow.look_up, splits))
 
     async def commit(
         self,
@@ -312,11 +317,14 @@ class Diamond:
         """All splits, in the order they were added, as the diamond sees them."""
         found: list[SplitStatus] = []
         try:
-            while len(page := await self.handle.query(DiamondWorkflow.splits, len(found) // PAGE)) == PAGE:
+            while len(page := await self._page(len(found) // PAGE)) == PAGE:
                 found += page
         except RPCError as error:
             raise await self.explained(error) from error
         return found + page
+
+    async def _page(self, number: int) -> list[SplitStatus]:
+        return await patiently(lambda: self.handle.query(DiamondWorkflow.splits, number))
 
     async def cancel(self, reason: str = "canceled by the user") -> None:
         """Stop all splits, wait until they have, and close the diamond without a bundle."""

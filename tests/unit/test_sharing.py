@@ -8,9 +8,9 @@ from datamon.stores import DirectoryStore
 
 
 def test_a_source_that_only_the_driver_sees():
-    with pytest.raises(SourceUnreadable, match="cannot read '/data': the machines of the Spark cluster do not see it"):
-        with same_files(on_cluster=True):
-            raise SourceMissing("/data")
+    said = "cannot read '/data': the machines of the Spark cluster do not see it"
+    with pytest.raises(SourceUnreadable, match=said), same_files(on_cluster=True):
+        raise SourceMissing("/data")
     with pytest.raises(SourceMissing), same_files(on_cluster=False):
         raise SourceMissing("/data")
 

@@ -23,8 +23,10 @@ async def test_two_thousand_splits(tmp_path, spark, files):
     async with private_server(tmp_path, spark, EVENTS, UnsandboxedWorkflowRunner()) as datamon:
         diamond = await datamon.diamonds.initialize("r", options=Options(window=WINDOW))
         commit = asyncio.ensure_future(diamond.commit("m", wait=True, splits=2_000))
-        ids = {split.id for _ in range(3) for split in await diamond.add_all([empty] * 650)}
-        ids |= {(await diamond.add(empty)).id for _ in range(50)}
+        splits = [split for _ in range(3) for split in await diamond.add_all([empty] * 650)]
+        splits += [await diamond.add(empty) for _ in range(50)]
+        waiting = asyncio.gather(*(split.result() for split in splits[::5]))  # as a program would: all at once
+        ids = {split.id for split in splits}
         at_once = 0
         while not commit.done():
             status = await diamond.status()
@@ -32,6 +34,7 @@ async def test_two_thousand_splits(tmp_path, spark, files):
             await asyncio.wait([commit], timeout=1)
         answer = await commit
         assert answer.left_out == []
+        assert len(await waiting) == 400
         [made] = bundles(datamon, diamond)
         assert {split.id for split in made.diamond.splits} == ids
         assert [split.position for split in made.diamond.splits] == list(range(1, 2_001))

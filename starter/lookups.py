@@ -1,0 +1,48 @@
+"""Questions about the splits of a diamond, asked together.
+
+A diamond answers one query at a time, and the server turns queries away when too many wait. So while one is under way,
+whoever else wants to know of a split is put down for the next, and all of them get their answers at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import islice
+
+from datamon.ids import SplitId
+from workflows.diamond import PAGE
+from workflows.messages import SplitStatus
+
+Ask = Callable[[list[SplitId]], Awaitable[list[SplitStatus]]]
+
+
+class Lookups:
+    """Asks for one split or for many in the same number of queries."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._wanted: dict[SplitId, asyncio.Future[SplitStatus]] = {}
+        self._asking: asyncio.Task[None] | None = None
+
+    async def get(self, split: SplitId) -> SplitStatus:
+        """One split as the diamond sees it now."""
+        if split not in self._wanted:
+            self._wanted[split] = asyncio.get_running_loop().create_future()
+        wanted = self._wanted[split]
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask_all())
+        return await asyncio.shield(wanted)
+
+    async def _ask_all(self) -> None:
+        while self._wanted:
+            await asyncio.sleep(0)  # let the others of this moment in
+            asked = {split: self._wanted.pop(split) for split in list(islice(self._wanted, PAGE))}
+            try:
+                for future, status in zip(asked.values(), await self._ask(list(asked)), strict=True):
+                    future.set_result(status)
+            except Exception as error:  # noqa: BLE001 - each of those who wait has to learn of it
+                for future in asked.values():
+                    if not future.done():
+                        future.set_exception(error)
+                        future.exception()  # who asked may have left meanwhile

@@ -1,0 +1,57 @@
+"""Many who want to know of splits, and few questions."""
+
+import asyncio
+
+import pytest
+
+from starter.lookups import Lookups
+from workflows.diamond import PAGE
+
+
+class Diamond:
+    """Answers with what it was asked for, and counts how often."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def look_up(self, splits):
+        self.asked.append(list(splits))
+        await asyncio.sleep(0.01)
+        if "broken" in splits:
+            raise OSError("no answer")
+        return [f"status of {split}" for split in splits]
+
+
+async def test_those_who_ask_together_get_one_answer():
+    diamond = Diamond()
+    lookups = Lookups(diamond.look_up)
+    wanted = [f"s{number}" for number in range(2 * PAGE + 1)]
+    found = await asyncio.gather(*(lookups.get(split) for split in [*wanted, "s0"]))
+    assert found == [f"status of {split}" for split in [*wanted, "s0"]]
+    assert [len(asked) for asked in diamond.asked] == [PAGE, PAGE, 1]
+
+
+async def test_who_asks_later_gets_a_fresh_answer():
+    diamond = Diamond()
+    lookups = Lookups(diamond.look_up)
+    first = asyncio.create_task(lookups.get("a"))
+    await asyncio.sleep(0.005)
+    await asyncio.gather(first, lookups.get("a"), lookups.get("b"))
+    assert diamond.asked == [["a"], ["a", "b"]]
+
+
+async def test_all_learn_of_a_failure_and_can_ask_again():
+    lookups = Lookups(Diamond().look_up)
+    failed = await asyncio.gather(lookups.get("broken"), lookups.get("a"), return_exceptions=True)
+    assert [str(error) for error in failed] == ["no answer"] * 2
+    assert await lookups.get("a") == "status of a"
+
+
+async def test_one_who_leaves_takes_nothing_from_the_others():
+    lookups = Lookups(Diamond().look_up)
+    leaving, staying = asyncio.create_task(lookups.get("a")), asyncio.create_task(lookups.get("a"))
+    await asyncio.sleep(0.005)
+    leaving.cancel()
+    assert await staying == "status of a"
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
