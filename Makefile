@@ -30,6 +30,16 @@ test: $(READY) ## run all tests, on real servers; JOBS=0 runs them one after the
 bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; BENCH="--rounds 1" for less
 	$(BIN)/python -m bench.content $(BENCH)
 
+.PHONY: scale
+scale: $(READY) ## commits of up to 10 M files beside DuckDB and Spark SQL, many splits, and the chart in docs; half an hour
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m bench.merge
+	$(BIN)/python -m bench.listing
+	$(BIN)/python -m bench.growth tiny
+	$(BIN)/python -m bench.growth entries
+	$(BIN)/python -m bench.growth splits
+	$(BIN)/python -m bench.growth chart
+
 .PHONY: lint
 lint: $(READY) ## check style and types
 	$(BIN)/ruff check $(SOURCES) tests bench
