@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 MAX_ENTRIES = 50_000  # about 10 MB
 BLOCK_ENTRIES = 250  # about 75 kB: what it costs to look up one name
+RECENT = 128  # heads that a process remembers, at most 100 kB each
 VERSION = 2
 
 _BLOCKS = b"\nblocks:\n"
@@ -186,6 +187,15 @@ class Head:
         return start, max(start, stop)
 
 
+_recent: dict[str, Head] = {}  # by digest: the tasks of one process open the same lists again and again
+
+
+def _remember(digest: str, head: Head) -> None:
+    if len(_recent) >= RECENT:
+        _recent.clear()  # simple, and safe on many threads
+    _recent[digest] = head
+
+
 class FileList:
     """A file list. Only what is asked for is read, and all of that is verified."""
 
@@ -203,9 +213,13 @@ class FileList:
         """What stands before the entries."""
         if not self._info.head:
             self._renew(self._get(0, None))
-        head = self._get(0, self._info.head)
-        _check(self._key, head, self._info.digest)
-        return Head(self._key, head)
+        head = _recent.get(self._info.digest)
+        if head is None:
+            body = self._get(0, self._info.head)
+            _check(self._key, body, self._info.digest)
+            head = Head(self._key, body)
+            _remember(self._info.digest, head)
+        return head
 
     def whole(self) -> bytes:
         """All bytes of the list, verified. They are kept, so nothing more is read."""
