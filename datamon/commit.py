@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import msgspec
 
 from datamon import descriptors, keys
 from datamon.catalog import at_once
 from datamon.errors import CorruptObject, StaleWrite, quoted
-from datamon.filelist import MAX_ENTRIES, Brief, FileList, ListWriter, unlisted
+from datamon.filelist import MAX_ENTRIES, Brief, FileList, ListWriter, read_whole, unlisted
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.merge import Rank, Run, Settled, Version, settle_range
 from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
@@ -25,6 +26,8 @@ from datamon.names import NameRange, ancestors, order
 from datamon.ranges import USUAL, Cutting, NumberedRange, SplitList, ranges_of
 from datamon.stores import Context, ObjectStore, create_same
 from datamon.telling import Tell, untold
+
+Found = TypeVar("Found")
 
 NAMED = 5  # how many splits of a conflicting name are spelled out
 SAMPLE = 100  # how many conflicting names an error or report spells out
@@ -72,9 +75,9 @@ def read_splits(vmetadata: ObjectStore, repo: RepoName, diamond: DiamondId, take
 
 
 def ranges_to_merge(task: MergeTask, context: Context) -> list[NumberedRange]:
-    """The work of a commit."""
+    """The work of a commit. Of the heads that it takes to cut, only marks are kept."""
     slices = _Slices(task, context.vmetadata)
-    return ranges_of(slices.lists, lambda one: slices.opened(*one).head.blocks, task.cutting)
+    return ranges_of(slices.lists, lambda one: slices.open(*one).head.blocks, task.cutting)
 
 
 def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
@@ -98,11 +101,10 @@ def look_at(part: NumberedRange, task: MergeTask, context: Context) -> tuple[Ran
 
 def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
-    slices = _Slices(task, context.vmetadata)
     if part.whole:
         report = _report(task.mode, _taken(part, task, context))
     else:
-        outcome = settle_range(part.names, slices)
+        outcome = settle_range(part.names, _Slices(task, context.vmetadata))
         won = _Lists(task, part.number, context.metadata).move(outcome.briefs, outcome.lines)
         lost = (version for settled in outcome.contested for version in settled.conflicts)
         filed = sorted(_filed(lost, task.mode), key=lambda entry: order(entry.name))
@@ -118,7 +120,7 @@ def _taken(part: NumberedRange, task: MergeTask, context: Context) -> list[ListI
     taken: list[ListInfo] = []
     for split, info in slices.met(part.names):
         index = keys.bundle_index(part.number, len(taken))
-        body = slices.opened(split, info).whole()
+        body = read_whole(context.vmetadata, keys.split_files(task.repo, task.diamond, split, info.index), info)
         create_same(context.metadata, keys.bundle_files(task.repo, task.bundle, index), body)
         taken.append(replace(info, index=index))
     return taken
@@ -143,58 +145,71 @@ class _Slices:
         self._task, self._vmetadata = task, vmetadata
         self._opened: dict[tuple[SplitId, str], FileList] = {}
         self._positions = {split.id: split.position for split in task.splits}
-
-    @property
-    def lists(self) -> list[SplitList]:
-        """All there are."""
-        return [(split.id, info) for split in self._task.splits for info in self._task.lists[split.id]]
+        self.lists = [(split.id, info) for split in task.splits for info in task.lists[split.id]]
+        self._ends = [(order(info.first), order(info.last)) for _, info in self.lists]
 
     def met(self, names: NameRange) -> list[SplitList]:
         """The lists that may hold names of a range, by first name."""
-        found = [(split, info) for split, info in self.lists if names.meets(order(info.first), order(info.last))]
-        return sorted(found, key=lambda pair: order(pair[1].first))
+        found = [(ends, one) for ends, one in zip(self._ends, self.lists, strict=True) if names.meets(*ends)]
+        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
-    def opened(self, split: SplitId, info: ListInfo) -> FileList:
+    def open(self, split: SplitId, info: ListInfo) -> FileList:
         """One list."""
-        if (split, info.index) not in self._opened:
-            key = keys.split_files(self._task.repo, self._task.diamond, split, info.index)
-            self._opened[split, info.index] = FileList.stored(self._vmetadata, key, info)
-        return self._opened[split, info.index]
+        return FileList.stored(self._vmetadata, self._key(split, info), info)
 
     def runs(self, names: NameRange) -> list[Run]:
         """See Reader."""
 
-        def read(one: SplitList) -> tuple[SplitId, FileList, bytes]:
-            found = self.opened(*one)
-            return one[0], found, found.read(names)
+        def read(one: SplitList) -> tuple[SplitList, FileList, bytes]:
+            found = self.open(*one)
+            return one, found, found.read(names)
 
-        met = self.met(names)
         runs: list[Run] = []
-        for split, found, body in at_once(met, read) if self._vmetadata.is_far else map(read, met):
+        for (split, info), found, body in self._each(read, self.met(names)):
             lines = unlisted(body)
-            runs.append(Run(split, found.briefs(lines), lines, self._rank(split)))
+            runs.append(Run(split, found.briefs(lines), lines, self._rank(split), self._key(split, info)))
+            if info.head:  # what stands before the slice may be asked for; one without a head is there whole
+                self._opened[split, info.index] = found
         return runs
 
     def above(self, key: str) -> list[Version]:
         """See Reader. A split with such a file has nothing below it, so it stands right before the key in its list."""
         folders = list(ancestors(key))
-        found: list[Version] = []
-        for split, info in self.lists if folders else []:
-            if order(info.first) < key and (order(info.last) >= key or order(info.last) in folders):
-                line = self.opened(split, info).before(key)
-                if line is not None:
-                    found.append(Version.of(line, Run(split, [], [line], self._rank(split))))
+
+        def look(one: SplitList) -> Version | None:
+            split, info = one
+            listed = self._opened.get((split, info.index)) or self.open(split, info)
+            line = listed.above(key)
+            run = Run(split, [], [], self._rank(split), self._key(split, info))
+            return Version.of(line, run) if line is not None else None
+
+        near = [
+            one
+            for one, (first, last) in zip(self.lists, self._ends, strict=True)
+            if first < key and (last >= key or last in folders)
+        ]
+        found = [version for version in self._each(look, near if folders else []) if version is not None]
         above = (version for version in found if order(version.entry.name) in folders)
         return sorted(above, key=lambda version: order(version.entry.name))
 
     def strongest(self, names: NameRange) -> Rank | None:
-        """See Reader."""
+        """See Reader. A list that lies inside is not opened."""
 
         def strength(one: SplitList) -> Rank | None:
-            latest, rank = self.opened(*one).latest(names), self._rank(one[0])
-            return None if latest is None else (latest if rank is None else rank, one[0])
+            split, info = one
+            rank, ends = self._rank(split), (names.holds(order(info.first)), names.holds(order(info.last)))
+            if rank is not None and any(ends):
+                return rank, split
+            latest = info.latest if all(ends) and info.latest else self.open(split, info).latest(names)
+            return None if latest is None else (latest if rank is None else rank, split)
 
-        return max((found for found in at_once(self.met(names), strength) if found is not None), default=None)
+        return max((found for found in self._each(strength, self.met(names)) if found is not None), default=None)
+
+    def _each(self, work: Callable[[SplitList], Found], lists: list[SplitList]) -> Iterable[Found]:
+        return at_once(lists, work) if self._vmetadata.is_far else map(work, lists)
+
+    def _key(self, split: SplitId, info: ListInfo) -> str:
+        return keys.split_files(self._task.repo, self._task.diamond, split, info.index)
 
     def _rank(self, split: SplitId) -> int | None:
         return self._positions[split] if self._task.order is Order.ADDED else None

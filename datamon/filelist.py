@@ -23,7 +23,7 @@ import heapq
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from dataclasses import replace
 from itertools import accumulate, chain, islice, pairwise
 from operator import attrgetter, le
 from typing import Self, TypeVar
@@ -38,8 +38,9 @@ from datamon.stores import ObjectStore
 
 T = TypeVar("T")
 
-MAX_ENTRIES = 50_000  # about 10 MB
+MAX_ENTRIES = 50_000  # about 15 MB
 BLOCK_ENTRIES = 250  # about 75 kB: what it costs to look up one name
+MAX_HEAD = 64 << 20  # one that is said to be longer is not even read; with names of 1 kB it has 250 kB
 RECENT = 128  # heads that a process remembers, at most 100 kB each
 VERSION = 2
 
@@ -115,12 +116,14 @@ class ListWriter:
         self._briefs.extend(briefs)
         self._lines.extend(lines)
 
-    def seal(self, index: str) -> tuple[bytes, ListInfo]:
+    def seal(self, index: str, per_block: int = BLOCK_ENTRIES) -> tuple[bytes, ListInfo]:
         """The list's bytes and what its descriptor keeps of it. Only a list with entries is worth an object."""
+        if not len(self):
+            raise Failed("a file list without entries")
         blocks, bodies = [], []
-        for start in range(0, len(self), BLOCK_ENTRIES):
-            held = self._briefs[start : start + BLOCK_ENTRIES]
-            bodies.append(body := _listed(self._lines[start : start + BLOCK_ENTRIES]))
+        for start in range(0, len(self), per_block):
+            held = self._briefs[start : start + per_block]
+            bodies.append(body := _listed(self._lines[start : start + per_block]))
             latest = max(map(_timestamp, held))
             blocks.append(Block(held[0].name, len(held), len(body), latest, blake3(body).hexdigest()))
         head = b"version: %d%s%s%s" % (VERSION, _BLOCKS, _listed(_lines_of(blocks))[:-1], _ENTRIES)
@@ -177,6 +180,8 @@ class Head:
         if not in_blocks or version != b"version: %d" % VERSION or not body.endswith(_ENTRIES):
             raise CorruptObject(key, f"`version` is not {VERSION}, or `blocks` or `entries` is missing")
         self.blocks = _decoded(key, _decode_blocks, b"\n".join(unlisted(blocks)), "blocks")
+        if not self.blocks:
+            raise CorruptObject(key, "`blocks` is empty")
         self.firsts = [order(block.first) for block in self.blocks]
         self.offsets = list(accumulate((block.length for block in self.blocks), initial=len(body)))
 
@@ -201,35 +206,23 @@ class FileList:
 
     def __init__(self, key: str, info: ListInfo, get: Get) -> None:
         self._key, self._info, self._get = key, info, get
+        self._head: Head | None = None
         self._near = (-1, b"")  # the block in which the last slice began: what stands before that is often asked for
 
     @classmethod
     def stored(cls, store: ObjectStore, key: str, info: ListInfo) -> Self:
-        """A list in a store, of which a descriptor keeps this."""
+        """A list in a store, of which a descriptor keeps this. One of version 1 is read at once, and whole."""
+        if not info.head:
+            body, info = _renewed(key, store.get(key), info)
+            return cls(key, info, _part_of(body))
         return cls(key, info, lambda start, length: store.get(key, start, length))
 
-    @cached_property
+    @property
     def head(self) -> Head:
         """What stands before the entries."""
-        if not self._info.head:
-            self._renew(self._get(0, None))
-        head = _recent.get(self._info.digest)
-        if head is None:
-            body = self._get(0, self._info.head)
-            _check(self._key, body, self._info.digest)
-            head = Head(self._key, body)
-            _remember(self._info.digest, head)
-        return head
-
-    def whole(self) -> bytes:
-        """All bytes of the list, verified. They are kept, so nothing more is read."""
-        is_old, body = not self._info.head, self._get(0, None)
-        self._get = _part_of(body)
-        end = self.head.offsets[-1]
-        if not is_old and len(body) != end:
-            raise CorruptObject(self._key, f"it has {len(body)} bytes, and its head says {end}")
-        self._blocks(0, len(self.head.blocks))
-        return body
+        if self._head is None:
+            self._head = _recent.get(self._info.digest) or self._read_head()
+        return self._head
 
     def entries(self, names: NameRange = EVERYTHING) -> list[Entry]:
         """The entries in a range of names, in order. Only those lines are decoded."""
@@ -238,25 +231,37 @@ class FileList:
     def read(self, names: NameRange = EVERYTHING) -> bytes:
         """The same as it stands there."""
         if names.holds(order(self._info.first)) and names.holds(order(self._info.last)):
-            self._get = _part_of(self._get(0, None))  # all at once
+            return self._in_memory().check()
         start, stop = self.head.around(names)
         found = self._blocks(start, stop)
         if start < stop:
             self._near = (start, found[: self.head.blocks[start].length])
         return self._cut(found, names)
 
+    def check(self) -> bytes:
+        """All entries, when every byte of the list is seen to be right."""
+        body = self._get(0, None)
+        _check(self._key, body[: self._info.head], self._info.digest)
+        end = self.head.offsets[-1]
+        if len(body) != end:
+            raise CorruptObject(self._key, f"it has {len(body)} bytes, and its head says {end}")
+        return self._blocks(0, len(self.head.blocks))
+
     def briefs(self, lines: list[bytes]) -> list[Brief]:
         """What a merge needs to know of some lines."""
         return _decoded(self._key, _decode_briefs, b"\n".join(lines), "entries")
 
-    def before(self, key: str) -> bytes | None:
-        """The line of the last entry before an order key."""
-        number = bisect_left(self.head.firsts, key) - 1
-        if number < 0:
+    def above(self, key: str) -> bytes | None:
+        """The line of the last entry before an order key, which alone can be a file in the place of a folder above it.
+
+        A list that has the key itself has none, for its split has a folder there.
+        """
+        number = bisect_left(self.head.firsts, key)
+        if number == 0 or key in self.head.firsts[number : number + 1]:
             return None
         near, block = self._near
-        if near != number:
-            block = self._blocks(number, number + 1)
+        if near != number - 1:
+            block = self._blocks(number - 1, number)
         end = self._seek(block, key)
         return block[block.rfind(b"\n", 0, end - 1) + 3 : end - 1]
 
@@ -269,19 +274,17 @@ class FileList:
             inside += map(_timestamp, self.briefs(unlisted(edge)))
         return max(inside, default=None)
 
-    def _renew(self, body: bytes) -> None:
-        """Take a list of version 1, verified, for the list of this version with the same entries."""
+    def _in_memory(self) -> Self:
+        return type(self)(self._key, self._info, _part_of(self._get(0, None)))
+
+    def _read_head(self) -> Head:
+        if self._info.head > MAX_HEAD:
+            raise CorruptObject(self._key, f"its descriptor says that its head has {self._info.head} bytes")
+        body = self._get(0, self._info.head)
         _check(self._key, body, self._info.digest)
-        top, found, lines = body.partition(_ENTRIES)
-        version, _, packs = top.partition(b"\npacks: ")
-        if not found or version != b"version: 1":
-            raise CorruptObject(self._key, f"`version` is neither 1 nor {VERSION}, or `entries` is missing")
-        table = _decoded(self._key, _decode_packs, packs, "packs")
-        entries = _decoded(self._key, _decode_old, b"\n".join(unlisted(lines)), "entries")
-        writer = ListWriter()
-        writer.add(*(entry.renewed(table) for entry in entries))
-        body, self._info = writer.seal(self._info.index)
-        self._get = _part_of(body)
+        head = Head(self._key, body)
+        _remember(self._info.digest, head)
+        return head
 
     def _blocks(self, start: int, stop: int) -> bytes:
         """The entries of some blocks, as lines."""
@@ -310,18 +313,47 @@ class FileList:
         return low
 
 
-def read_entry(line: bytes) -> Entry:
-    """One line in full. It was decoded in part before, so it is known to be sound."""
-    return _decode_entry(line)
+def read_entry(key: str, line: bytes) -> Entry:
+    """One line of a list in full."""
+    return _decoded(key, _decode_entry, line, "entries")
+
+
+def read_whole(store: ObjectStore, key: str, info: ListInfo) -> bytes:
+    """All bytes of a list, verified."""
+    body = store.get(key)
+    if info.head:
+        FileList(key, info, _part_of(body)).check()
+    else:
+        _check(key, body, info.digest)
+    return body
 
 
 def read_info(key: str, body: bytes, index: str) -> ListInfo:
     """What a descriptor keeps of a list, made from the whole list itself."""
+    unknown = ListInfo(index, 0, 0, "", "", blake3(body).hexdigest())
+    if body.startswith(b"version: 1\n"):
+        return replace(_renewed(key, body, unknown)[1], digest=unknown.digest, head=0)
     head = body[: body.find(_ENTRIES) + len(_ENTRIES)]
-    unknown = ListInfo(index, 0, 0, "", "", blake3(head).hexdigest(), len(head))
-    found = FileList(key, unknown, _part_of(body))
-    found.whole()
+    found = FileList(key, replace(unknown, digest=blake3(head).hexdigest(), head=len(head)), _part_of(body))
+    found.check()
     return _info(index, found.entries(), head)
+
+
+def _renewed(key: str, body: bytes, info: ListInfo) -> tuple[bytes, ListInfo]:
+    """A list of version 1, verified, as a list of this version with the same entries."""
+    _check(key, body, info.digest)
+    top, found, lines = body.partition(_ENTRIES)
+    version, _, packs = top.partition(b"\npacks: ")
+    if not found or version != b"version: 1":
+        raise CorruptObject(key, f"`version` is neither 1 nor {VERSION}, or `entries` is missing")
+    table = _decoded(key, _decode_packs, packs, "packs")
+    entries = _decoded(key, _decode_old, b"\n".join(unlisted(lines)), "entries")
+    writer = ListWriter()
+    try:
+        writer.add(*(entry.renewed(table) for entry in entries))
+        return writer.seal(info.index)
+    except (Failed, IndexError) as error:
+        raise CorruptObject(key, f"`entries`: {error}") from error
 
 
 Get = Callable[[int, int | None], bytes]
@@ -349,15 +381,17 @@ def in_order(lists: Iterable[tuple[ListInfo, Iterable[T]]], name: Callable[[T], 
 
     Lists that follow each other are chained; only those that overlap (the lists of lost versions do) are merged.
     """
-    runs: list[list[tuple[ListInfo, Iterable[T]]]] = []
+    runs: list[list[Iterable[T]]] = []
+    ends: list[tuple[str, int]] = []  # a heap: the run that ends first can go on first
     for info, items in sorted(lists, key=lambda pair: order(pair[0].first)):
-        for run in runs:
-            if order(run[-1][0].last) < order(info.first):
-                run.append((info, items))
-                break
+        if ends and ends[0][0] < order(info.first):
+            number = ends[0][1]
+            runs[number].append(items)
+            heapq.heapreplace(ends, (order(info.last), number))
         else:
-            runs.append([(info, items)])
-    chains = (chain.from_iterable(items for _, items in run) for run in runs)
+            heapq.heappush(ends, (order(info.last), len(runs)))
+            runs.append([items])
+    chains = map(chain.from_iterable, runs)
     return heapq.merge(*chains, key=lambda item: order(name(item)))
 
 
@@ -370,4 +404,5 @@ def _info(index: str, entries: Sequence[Brief | Entry], head: bytes) -> ListInfo
         last=entries[-1].name,
         digest=blake3(head).hexdigest(),
         head=len(head),
+        latest=max(map(_timestamp, entries)),
     )

@@ -19,7 +19,7 @@ from enum import StrEnum
 from datamon import catalog, descriptors, keys
 from datamon.catalog import at_once
 from datamon.errors import CorruptObject, NotFound
-from datamon.filelist import FileList
+from datamon.filelist import read_whole
 from datamon.ids import DiamondId, RepoName
 from datamon.model import Bundle, Diamond, DiamondState, GivenId
 from datamon.stores import Context
@@ -104,7 +104,7 @@ def _check_complete(context: Context, bundle: Bundle) -> None:
     """Every list is there, byte for byte: once the splits are gone, nothing else says what the bundle holds."""
     for info in bundle.lists:
         key = keys.bundle_files(bundle.repo, bundle.id, info.index)
-        FileList.stored(context.metadata, key, info).whole()
+        read_whole(context.metadata, key, info)
 
 
 def _silent(context: Context, diamond: Diamond, limits: Limits) -> Finding | None:

@@ -36,6 +36,11 @@ class Run:
     briefs: list[Brief]
     lines: list[bytes]
     rank: int | None = None  # of all of them; None if each has its own, the time of its upload
+    key: str = ""  # of the list
+
+    def strength(self, timestamp: int) -> Rank:
+        """What an entry with this timestamp is compared by. Total, because a split holds a name once."""
+        return timestamp if self.rank is None else self.rank, self.split
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -48,12 +53,12 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, line: bytes, run: Run) -> Version:
         """What a line of a run says."""
-        entry = read_entry(line)
-        return cls(entry, run.split, entry.timestamp if run.rank is None else run.rank)
+        entry = read_entry(run.key, line)
+        return cls(entry, run.split, run.strength(entry.timestamp)[0])
 
     @property
     def strength(self) -> Rank:
-        """What versions are compared by. Total, because a split holds a name once."""
+        """What versions are compared by."""
         return self.rank, self.split
 
 
@@ -189,6 +194,10 @@ class _Held:
             self._settled.append(settled)
         self._lost += (start + at for at, version in enumerate(versions) if version is not settled.winner)
 
+    def _next(self, place: int) -> str:
+        """The name at a place; behind the last one, that at which the range was cut."""
+        return self._following[place - 1] if place <= len(self._following) else ""
+
     def _versions_at(self, start: int) -> tuple[list[Version], int]:
         """The versions of the name at a place, and the place of the next name."""
         key, stop = self._keys[start], start + 1
@@ -198,12 +207,12 @@ class _Held:
 
     def _against_folder(self, key: str, settled: Settled, following: int) -> tuple[_Shade | None, Settled]:
         """Settle a file against the folder of its name, which would begin at the place that follows."""
-        if following - 1 >= len(self._following) or not is_below(self._following[following - 1], key):
+        if not is_below(self._next(following), key):
             return None, settled
         folder = below(key)
         if self._names.stop is None or (folder.stop is not None and folder.stop <= self._names.stop):
-            inside = self._versions(following, bisect_left(self._keys, folder.stop or "", following))
-            return _against(key, settled, max((version.strength for version in inside), default=None))
+            inside = range(following, bisect_left(self._keys, folder.stop or "", following))
+            return _against(key, settled, max(map(self._strength, inside), default=None))
         return _against(key, settled, self._reader.strongest(folder))
 
     def shade_over_start(self) -> _Shade | None:
@@ -215,8 +224,13 @@ class _Held:
         return None
 
     def _versions(self, start: int, stop: int) -> list[Version]:
-        runs = (self._runs[bisect_right(self._ends, place)] for place in self._places[start:stop])
-        return list(map(Version.of, self._lines[start:stop], runs))
+        return [Version.of(self._lines[place], self._run(place)) for place in range(start, stop)]
+
+    def _strength(self, place: int) -> Rank:
+        return self._run(place).strength(self._briefs[place].timestamp)
+
+    def _run(self, place: int) -> Run:
+        return self._runs[bisect_right(self._ends, self._places[place])]
 
 
 def _against(key: str, settled: Settled, strongest: Rank | None) -> tuple[_Shade | None, Settled]:

@@ -127,6 +127,7 @@ class ListInfo:
     last: str
     digest: str  # of the head, which has those of the rest; of a list without a head, of all of it
     head: int = 0  # its length in bytes
+    latest: int = 0  # the greatest timestamp in it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,8 +6,9 @@
     ranges                             |-------------| |---|---|---|   |---------|
 
 A list that no other split comes near is taken whole. The others are cut at names that lists or their blocks start
-with, so that every range has about as many entries, however unevenly names are spread. The cut depends on what there
-is to merge alone: whoever takes over must cut, and so write, the same.
+with, so that every range has about as many entries, however unevenly names are spread: at most a block of each list
+more than it should. The cut depends on what there is to merge alone: whoever takes over must cut, and so write, the
+same.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from datamon.names import NameRange, order
 RANGE_ENTRIES = 50_000  # what one task merges in a quarter of a second, and holds in 100 MB
 FEW_RANGES, FEW_ENTRIES = 4, 4_000  # a small merge is spread over a few cores, as far as that saves any time
 MAX_RANGES = 10_000
-FINE = 16  # a range is made of about so many pieces for each list
+FINE = 32  # a range is made of about so many pieces of each list, or of as many as there are lists
+MAX_MARKS = 1_000_000
 WHOLE_LISTS = 8  # what one task takes as they are
 TAKEN_WHOLE_FROM = 1_000  # a list with fewer entries is better joined with its neighbours
 
@@ -52,6 +54,7 @@ class Cutting:
     few_entries: int = FEW_ENTRIES
     whole_from: int = TAKEN_WHOLE_FROM
     whole_to: int = 50_000
+    per_block: int = BLOCK_ENTRIES
 
     def target(self, entries: int) -> int:
         """How many entries a range should have, of so many in all."""
@@ -65,11 +68,13 @@ USUAL = Cutting()
 def ranges_of(lists: Iterable[SplitList], blocks_of: BlocksOf, cutting: Cutting) -> list[NumberedRange]:
     """The work of a merge, in name order. Names that no list comes near are in no range."""
     stretches = list(_stretches(lists, cutting))
+    if len(stretches) > MAX_RANGES // 2:  # lists that are taken whole would cut the others into too many pieces
+        stretches = [(False, [one for _, some in stretches for one in some])]
     target = cutting.target(sum(info.count for whole, some in stretches if not whole for _, info in some))
     cut = [
         (names, whole)
         for whole, some in stretches
-        for names in (_batches(some) if whole else _cut(some, blocks_of, target))
+        for names in (_batches(some) if whole else _cut(some, blocks_of, target, cutting.per_block))
     ]
     return [NumberedRange(number, names, whole) for number, (names, whole) in enumerate(cut)]
 
@@ -109,11 +114,12 @@ def _batches(lists: list[SplitList]) -> Iterator[NameRange]:
         yield NameRange(order(some[0][1].first), _end(some[-1]))
 
 
-def _cut(lists: list[SplitList], blocks_of: BlocksOf, target: int) -> list[NameRange]:
+def _cut(lists: list[SplitList], blocks_of: BlocksOf, target: int, per_block: int) -> list[NameRange]:
     """Cut a stretch of names where marks say that about as many entries have gone by as a range should have."""
     start, stop = order(lists[0][1].first), max(map(_end, lists))
-    ranges = max(1, sum(info.count for _, info in lists) // target)
-    cuts = _cuts(list(_marks(lists, blocks_of, max(1, target // FINE))), ranges) if ranges > 1 else []
+    entries = sum(info.count for _, info in lists)
+    ranges, step = max(1, entries // target), max(target // max(FINE, len(lists)), entries // MAX_MARKS)
+    cuts = _cuts(list(_marks(lists, blocks_of, step, per_block)), ranges) if ranges > 1 else []
     return [NameRange(*bounds) for bounds in zip([start, *cuts], [*cuts, stop], strict=True)]
 
 
@@ -128,11 +134,11 @@ def _cuts(marks: list[Mark], ranges: int) -> list[str]:
     return cuts
 
 
-def _marks(lists: list[SplitList], blocks_of: BlocksOf, step: int) -> Iterator[Mark]:
-    """Where names lie, at least a step of entries apart in each list: the number of marks goes by that of ranges."""
+def _marks(lists: list[SplitList], blocks_of: BlocksOf, step: int, per_block: int) -> Iterator[Mark]:
+    """Where names lie, at least a step of entries apart in each list."""
 
     def marks(one: SplitList) -> list[Mark]:
-        if one[1].count <= max(step, BLOCK_ENTRIES):
+        if one[1].count <= per_block:
             return [(order(one[1].first), one[1].count)]
         found: list[Mark] = []
         for block in blocks_of(one):

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -59,8 +60,9 @@ def test_a_slice_is_what_a_filter_would_give(entries, one, other):
         assert [e.name for e in in_memory(body, info).entries(names_range)] == [e.name for e in held]
         assert in_memory(body, info).latest(names_range) == max((e.timestamp for e in held), default=None)
     earlier = [e.name for e in entries if order(e.name) < stop]
-    before = in_memory(body, info).before(stop)
-    assert (read_entry(before).name if before else None) == (earlier[-1] if earlier else None)
+    above = in_memory(body, info).above(stop)
+    if stop not in {order(e.name) for e in entries}:  # else there is nothing above it
+        assert (read_entry("k", above).name if above else None) == (earlier[-1] if earlier else None)
 
 
 @given(st.lists(names, min_size=2, max_size=20, unique=True))
@@ -85,7 +87,7 @@ def test_the_bytes_of_a_list():
         b'- {"name":"a/c.bin","hash":"0c","size":734003200,"mode":420,"mtime":6,"timestamp":8,"root":"aa"}\n'
     ) % (blake3(body[info.head :]).hexdigest().encode())
     digest = blake3(body[: info.head]).hexdigest()
-    assert info == ListInfo("i", 2, 734004012, "a/b.csv", "a/c.bin", digest, body.index(b'- {"name"'))
+    assert info == ListInfo("i", 2, 734004012, "a/b.csv", "a/c.bin", digest, body.index(b'- {"name"'), 8)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +123,14 @@ def test_a_damaged_list_is_refused_naming_its_key(harm, why):
     with pytest.raises(CorruptObject, match=why) as caught:
         read_info("the/key", harmed, "i")
     assert "the/key" in str(caught.value)
-    with pytest.raises(CorruptObject, match="digest"):
+    with pytest.raises(CorruptObject, match=r"digest|its head says"):
         in_memory(harm(body), info).entries()
 
 
 def test_bytes_that_no_digest_covers_are_noticed():
     body, info = written([entry("a")])
     with pytest.raises(CorruptObject, match="its head says"):
-        in_memory(body + b"\n", info).whole()
+        in_memory(body + b"\n", info).entries()
 
 
 MANY = [Entry(f"{number // 7:05d}/{number % 7}", "9f", 1, 420, 0, number % 4001) for number in range(4500)]
@@ -146,9 +148,9 @@ def test_a_few_names_of_a_long_list_are_found_in_a_small_part_of_it():
         return FileList("k", info, get)
 
     assert [e.name for e in found().entries(NameRange("00300\0" + "5", "00301"))] == ["00300/5", "00300/6"]
-    assert read_entry(found().before("00300")).name == "00299/6"
+    assert read_entry("k", found().above("00300")).name == "00299/6"
     assert sum(read) < len(body) * 0.6
-    assert len(read) == 4
+    assert len(read) == 3  # the head once
     read.clear()
     assert found().latest(NameRange("00001")) == 4000
     assert sum(read) < len(body) * 0.5
@@ -164,15 +166,51 @@ OLD = (
 )
 
 
+class Stored:
+    """A store with one object."""
+
+    def __init__(self, body):
+        self.body = body
+
+    def get(self, key, start=0, length=None):
+        return self.body[start : None if length is None else start + length]
+
+
+def as_stored(body, info):
+    return FileList.stored(Stored(body), "k", info)
+
+
 def test_a_list_of_the_first_version_is_read_too():
     info = ListInfo("g1-00000000-00000", 2, 734004012, "a/b.csv", "a/c.bin", blake3(OLD).hexdigest())
-    found = in_memory(OLD, info)
+    found = as_stored(OLD, info)
     assert found.entries() == [
         Entry("a/b.csv", "9f", 812, 420, 5, 7, at=("77aa", 4)),
         Entry("a/c.bin", "0c", 734003200, 420, 6, 8, root="aa"),
     ]
-    assert [e.name for e in in_memory(OLD, info).entries(NameRange(order("a/c")))] == ["a/c.bin"]
-    assert in_memory(OLD, info).latest(NameRange()) == 8
-    assert in_memory(OLD, info).whole() == OLD
-    with pytest.raises(CorruptObject, match="digest"):
-        in_memory(OLD + b"\n", info).entries()
+    assert [e.name for e in as_stored(OLD, info).entries(NameRange(order("a/c")))] == ["a/c.bin"]
+    assert as_stored(OLD, info).latest(NameRange()) == 8
+    assert read_info("k", OLD, info.index) == replace(info, latest=8)
+    for harmed in (OLD + b"\n", OLD.replace(b"812", b"813")):
+        with pytest.raises(CorruptObject, match="digest"):
+            as_stored(harmed, info)
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (lambda body: body.replace(b"[1,4]", b"[7,4]"), "entries"),
+        (lambda body: body.replace(b"a/c.bin", b"a/a.bin"), "came after"),
+        (lambda body: body.partition(b"- ")[0], "without entries"),
+        (lambda body: body.replace(b"packs: [", b"packs: {"), "packs"),
+    ],
+)
+def test_a_list_of_the_first_version_that_makes_no_sense_is_refused(harm, why):
+    with pytest.raises(CorruptObject, match=why):
+        read_info("k", harm(OLD), "i")
+
+
+def test_a_head_that_is_too_long_to_be_true_is_not_read():
+    body, info = written([entry("too"), entry("long")][::-1])
+    for length in (10**19, 1 << 30):
+        with pytest.raises(CorruptObject, match="says that its head has"):
+            in_memory(body, replace(info, head=length)).entries(NameRange("too"))

@@ -77,7 +77,7 @@ def merged(versions, cuts=()):
     bounds = ["", *sorted(set(cuts)), None]
     ranges = [NameRange(start or "", stop) for start, stop in pairwise(bounds)] if cuts else [EVERYTHING]
     outcomes = [settle_range(names, Held(versions)) for names in ranges]
-    won = [read_entry(line) for outcome in outcomes for line in outcome.lines]
+    won = [read_entry("k", line) for outcome in outcomes for line in outcome.lines]
     assert [entry.name for entry in won] == [brief.name for outcome in outcomes for brief in outcome.briefs]
     contested = [settled for outcome in outcomes for settled in outcome.contested]
     assert {s.winner.entry for s in contested if s.winner} <= set(won)

@@ -13,7 +13,7 @@ from datamon.model import ConflictMode, Contributor, Entry, Order, Split, SplitS
 from datamon.names import EVERYTHING, NameRange, order
 from datamon.ranges import NumberedRange
 from datamon.stores import open_context
-from tests.lists import opened
+from tests.lists import old_list, opened
 
 R, D, B = RepoName("r"), DiamondId("d"), BundleId("b")
 
@@ -23,23 +23,24 @@ def context(tmp_path):
     return open_context(str(tmp_path))
 
 
-def put_split(context, split, files, per_list=2):
+def put_split(context, split, files, per_list=2, per_block=250, old=False):
     """A split with entries (name, content, time), in lists of a few each."""
     infos = []
     for number in range(0, len(files), per_list):
-        writer = ListWriter()
-        for name, content, time in files[number : number + per_list]:
-            writer.add(Entry(name, content, 10, 420, 0, time, at=(f"pack-of-{split}", 0)))
+        some = files[number : number + per_list]
+        entries = [Entry(name, content, 10, 420, 0, time, (f"pack-of-{split}", 0)) for name, content, time in some]
         index = keys.split_index(1, "abcdefgh", number)
-        body, info = writer.seal(index)
+        writer = ListWriter()
+        writer.add(*entries)
+        body, info = old_list(entries, index) if old else writer.seal(index, per_block)
         context.vmetadata.create(keys.split_files(R, D, SplitId(split), index), body)
         infos.append(info)
     return infos
 
 
-def task(context, mode=ConflictMode.KEEP, by=Order.UPLOADED, **splits):
+def task(context, mode=ConflictMode.KEEP, by=Order.UPLOADED, laid_out=None, **splits):
     taken = [TakenSplit(SplitId(split), 1, position) for position, split in enumerate(splits)]
-    lists = {SplitId(split): put_split(context, split, files) for split, files in splits.items()}
+    lists = {SplitId(split): put_split(context, split, files, **laid_out or {}) for split, files in splits.items()}
     return MergeTask(R, D, B, mode, by, taken, lists)
 
 

@@ -154,7 +154,7 @@ def test_a_list_that_is_not_the_one_of_the_descriptor_is_refused(context, bundle
     key = keys.bundle_files(R, B, bundle.lists[0].index)
     seen = context.metadata.get_versioned(key)
     assert opened(context.metadata, key).entries()
-    context.metadata.replace(key, seen.body.replace(b'"mode":', b'"mode":1'), seen.version)
+    context.metadata.replace(key, seen.body.replace(b'"mode":4', b'"mode":5'), seen.version)
     with pytest.raises(CorruptObject, match="digest"):
         download(context, bundle, tmp_path / "out")
 

@@ -23,10 +23,10 @@ def kinds(lists, cutting=USUAL, blocks_of=no_blocks):
 
 
 def blocks_of(count):
-    """A list whose names are 000000, 000001, ... in blocks of a thousand."""
+    """A list whose names are 000000, 000001, ... in blocks of 250."""
 
     def blocks(_):
-        return [Block(f"{number:06d}", min(1000, count - number), 0, 0, "") for number in range(0, count, 1000)]
+        return [Block(f"{number:06d}", min(250, count - number), 0, 0, "") for number in range(0, count, 250)]
 
     return blocks
 
@@ -41,9 +41,8 @@ def test_ranges_are_about_equal_though_all_lists_start_alike(splits, shift):
     assert [part.number for part in parts] == list(range(len(parts)))
     bounds = [int(part.names.start) for part in parts] + [count]
     held = [splits * (b - a) for a, b in pairwise(bounds)]
-    assert max(held) <= target + 1000 * splits
-    if splits <= 10:
-        assert len(parts) >= 10
+    assert max(held) <= target + 2 * 250 * splits
+    assert len(parts) >= (20 if splits < 200 else 2)
 
 
 def test_lists_that_nobody_comes_near_are_taken_whole_and_stay_closed():
@@ -86,6 +85,13 @@ def test_small_lists_are_joined_with_their_neighbours():
 
 def test_no_lists_are_no_work():
     assert kinds([]) == []
+
+
+def test_lists_that_are_taken_whole_do_not_cut_the_others_into_too_many_pieces():
+    small = [listing("s", f"{n:05d}/a", f"{n:05d}/z", 10) for n in range(10_000)]
+    whole = [listing("w", f"{n:05d}-", f"{n:05d}-z", 1000) for n in range(10_000)]
+    parts = ranges_of([*small, *whole], lambda one: [Block(one[1].first, one[1].count, 0, 0, "")], Cutting())
+    assert len(parts) <= 10_000
 
 
 def test_the_number_of_ranges_is_limited():
