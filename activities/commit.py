@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from temporalio import activity
 
-from activities.sharing import check_written
+from activities.sharing import check_written, same_store
 from activities.spark import SparkJob, spark_job
 from activities.wire import wire_errors
 from datamon import catalog, keys
@@ -78,7 +78,10 @@ class CommitActivities:
     def make_bundle(self, request: MakeBundle) -> BundleReport:
         """Merge, then publish. Run again, it finds its own lists and its own bundle.yaml, and answers the same."""
         with wire_errors(), spark_job(self._spark, f"commit {request.repo}/{request.diamond}") as job:
-            bundle = self._made_before(request) or self._make(request, job)
+            bundle = self._made_before(request)
+            if bundle is None:
+                with same_store(self._context.vmetadata, on_cluster=job.on_cluster):
+                    bundle = self._make(request, job)
         return BundleReport.of(bundle)
 
     @activity.defn

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from datamon.errors import SourceMissing, SourceUnreadable, StoreRefused
+from datamon.errors import NotFound, SourceChanged, SourceMissing, SourceUnreadable, StoreRefused
 from datamon.stores import ObjectStore
 
 
@@ -18,15 +18,32 @@ def same_files(*, on_cluster: bool) -> Iterator[None]:
     """Say what is wrong where tasks do not find a source that the plan was made from."""
     try:
         yield
-    except SourceMissing as error:
+    except (SourceMissing, SourceChanged) as error:
         if not on_cluster:
             raise
+        seen = "do not see it" if isinstance(error, SourceMissing) else "see other files there, or it has changed"
         advice = "upload it with a worker whose Spark is local, or put it where all of them see it"
-        raise SourceUnreadable(error.path, f"the machines of the Spark cluster do not see it; {advice}") from None
+        raise SourceUnreadable(error.path, f"the machines of the Spark cluster {seen}; {advice}") from None
+
+
+@contextmanager
+def same_store(store: ObjectStore, *, on_cluster: bool) -> Iterator[None]:
+    """Say what is wrong where tasks do not find in their store what is in ours."""
+    try:
+        yield
+    except NotFound as error:
+        if on_cluster and not store.is_far and error.kind == "object":
+            raise not_shared(store) from None
+        raise
 
 
 def check_written(store: ObjectStore, written: Iterable[str], *, on_cluster: bool) -> None:
     """See that what tasks wrote is in the store as this worker sees it."""
     if on_cluster and not store.is_far and not all(store.exists(key) for key in written):
-        advice = "use S3, or a directory that all of them share"
-        raise StoreRefused(store.url, f"the machines of the Spark cluster wrote to a directory of their own; {advice}")
+        raise not_shared(store)
+
+
+def not_shared(store: ObjectStore) -> StoreRefused:
+    """The refusal to go on with a directory that is not everybody's."""
+    advice = "use S3, or a directory that all of them share"
+    return StoreRefused(store.url, f"the machines of the Spark cluster have another directory there; {advice}")

@@ -89,14 +89,26 @@ def below(key: str) -> NameRange:
 # What a regular expression begins with, if it means just that: characters, and others that a backslash makes plain.
 _PLAIN = re.compile(r"(?:\^|\\A)((?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s])*)([*?{+]?)")
 
+_NO_SYNTAX = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)  # what is escaped, and sets of characters
+
 
 def found_by(pattern: str) -> NameRange:
     """Where the names are in which a regular expression can be found: `^2026/03/.*csv` leads to one folder."""
     found = _PLAIN.match(pattern)
-    if found is None or "|" in pattern:
+    if found is None or "(?#" in pattern or _has_alternatives(pattern):
         return EVERYTHING
     prefix = re.sub(r"\\(.)", r"\1", found[1])
     return prefixed(prefix[:-1] if found[2] else prefix)
+
+
+def _has_alternatives(pattern: str) -> bool:
+    """Whether there is a `|` outside of all groups, so that a match need not begin as the pattern does."""
+    depth = 0
+    for char in _NO_SYNTAX.sub("", pattern):
+        depth += (char == "(") - (char == ")")
+        if char == "|" and depth == 0:
+            return True
+    return False
 
 
 def prefixed(prefix: str) -> NameRange:

@@ -97,8 +97,6 @@ def _run() -> int:
         return _fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
-    except BrokenPipeError:
-        return 0
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         return _fail(f"{about}{why(error)}", 1)

@@ -29,7 +29,7 @@ from workflows.names import PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
 
 CONNECT_SECONDS = 5
 WORKER_SECONDS = 2
-BUSY_SECONDS = 60
+BUSY_SECONDS = 60  # a server that is still too busy then will not be less so soon
 
 Answer = TypeVar("Answer")
 
@@ -153,6 +153,8 @@ async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 
 def unreachable(client: Client, error: RPCError) -> ServerUnreachable:
     """What to say of a call that did not get through."""
+    if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+        return ServerUnreachable(client.service_client.config.target_host, f"it is too busy: {error}")
     return ServerUnreachable(client.service_client.config.target_host, gist(error))
 
 

@@ -46,3 +46,6 @@ class Lookups:
                     if not future.done():
                         future.set_exception(error)
                         future.exception()  # who asked may have left meanwhile
+            finally:  # where the program ends in the middle of it, nobody waits for ever
+                for future in asked.values():
+                    future.cancel()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
-from textwrap import indent
+from itertools import chain
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from datamon.errors import DatamonError
+
+Item = TypeVar("Item")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _NUMBERS = frozenset({"FILES", "BYTES", "STORED", "SIZE", "CONFLICTS"})
-PAGE = 1000
+PAGE = 1000  # lines printed at a time: one by one takes four times as long
 _FORMATS = ("table", "json", "yaml")
 
 
@@ -41,20 +43,22 @@ def print_listing(
     items: Iterable[Any], format: str, columns: Sequence[str], row: Callable[[Any], Sequence[object]]
 ) -> None:
     """Many things: an array in JSON or YAML, a line each in a table. They are printed as they come."""
-    if format == "table":
-        _print_table(columns, (row(item) for item in items))
-        return
-    dumped = _json_items if format == "json" else _yaml_items
-    texts = dumped(items)
-    while page := "".join(islice(texts, PAGE)):
-        click.echo(page, nl=False)
+    try:
+        if format == "table":
+            _print_table(columns, (row(item) for item in items))
+            return
+        dumped = _json_items if format == "json" else _yaml_items
+        for page in _pages(dumped(items)):
+            click.echo("".join(page), nl=False)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        raise click.exceptions.Exit(0) from None
 
 
 def _json_items(items: Iterable[Any]) -> Iterator[str]:
     before = "[\n"
     for item in items:
         text = msgspec.json.format(msgspec.json.encode(item), indent=2).decode()
-        yield before + indent(text, "  ")
+        yield before + "  " + text.replace("\n", "\n  ")
         before = ",\n"
     yield "\n]\n" if before != "[\n" else "[]\n"
 
@@ -87,10 +91,26 @@ def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     """
     widths = [len(column) for column in columns]
     lines = chain([columns], (["" if value is None else visible(str(value)) for value in row] for row in rows))
-    while page := list(islice(lines, PAGE)):
+    for page in _pages(lines):
         widths = [max(width, *(_width(row[at]) for row in page)) for at, width in enumerate(widths)]
         aligned = ["  ".join(map(_aligned, columns, row, widths)).rstrip() for row in page]
         click.echo("\n".join(aligned))
+
+
+def _pages(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Some at a time. What came before something failed is given all the same."""
+    page: list[Item] = []
+    try:
+        for item in items:
+            page.append(item)
+            if len(page) == PAGE:
+                yield page
+                page = []
+    except DatamonError:
+        yield page
+        raise
+    if page:
+        yield page
 
 
 def _aligned(column: str, cell: str, width: int) -> str:

@@ -8,12 +8,13 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 from blake3 import blake3
 
 from datamon.errors import BadUsage, DatamonError, SourceMissing
-from datamon.names import EVERYTHING, RESERVED, NameRange, flaw, order
+from datamon.names import EVERYTHING, RESERVED, NameRange, flaw, is_below, order
 from datamon.stores import ObjectStore
 
 
@@ -136,4 +137,8 @@ def sorted_names(text: bytes) -> bytes:
         if name and wrong is not None:
             raise BadUsage(f"line {number} of --files is {name!r}, but {wrong}")
         names.add(name)
-    return "".join(f"{name}\n" for name in sorted(names - {""}, key=order)).encode()
+    listed = sorted(names - {""}, key=order)
+    for above, name in pairwise(listed):
+        if is_below(order(name), order(above)):
+            raise BadUsage(f"--files names both {above!r} and {name!r}, but no file can lie below another one")
+    return "".join(f"{name}\n" for name in listed).encode()

@@ -71,7 +71,41 @@ def test_a_filter_finds_nothing_outside_its_range(name, form, data):
         assert found_by(pattern).holds(order(name))
 
 
+syntax = [
+    "a",
+    "b",
+    "/",
+    ".",
+    "a*",
+    "b+",
+    "(a|b)",
+    "[ab|]",
+    "\\.",
+    "a{0}",
+    "b?",
+    "(?#x)",
+    "|",
+    "(?:b/)*",
+    "$",
+    "\\w",
+    "(?=a)",
+    "*",
+]
+odd_names = st.lists(st.sampled_from(["a", "b", "|", "."]), min_size=1, max_size=4).map("/".join)
+
+
+@given(odd_names, st.lists(st.sampled_from(syntax), max_size=6))
+def test_no_expression_finds_anything_outside_its_range(name, parts):
+    pattern = "^" + "".join(parts)
+    try:
+        found = re.search(pattern, name)
+    except re.error:
+        return
+    assert not found or found_by(pattern).holds(order(name))
+
+
 def test_filters_that_lead_to_one_folder():
     assert found_by(r"^2026/03/.*\.csv$") == prefixed("2026/03/")
     assert found_by(r"\Aa\.b/c*") == prefixed("a.b/")
+    assert found_by(r"^2026/03/.*\.(csv|json)$") == prefixed("2026/03/")
     assert found_by("2026") == found_by("(?i)^a") == found_by("^a|b") == NameRange()

@@ -3,7 +3,9 @@
 import asyncio
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
+from starter.connect import patiently
 from starter.lookups import Lookups
 from workflows.diamond import PAGE
 
@@ -55,3 +57,29 @@ async def test_one_who_leaves_takes_nothing_from_the_others():
     assert await staying == "status of a"
     with pytest.raises(asyncio.CancelledError):
         await leaving
+
+
+async def test_nobody_waits_for_ever_when_the_asking_is_cut_off():
+    lookups = Lookups(Diamond().look_up)
+    waiting = asyncio.create_task(lookups.get("a"))
+    await asyncio.sleep(0.005)
+    lookups._asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(waiting, 1)
+    assert await lookups.get("b") == "status of b"
+
+
+async def test_a_busy_server_is_asked_again():
+    busy = RPCError("consistent query buffer is full", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
+    answers = [busy, busy, "at last"]
+
+    async def ask():
+        answer = answers.pop(0)
+        if isinstance(answer, RPCError):
+            raise answer
+        return answer
+
+    assert await patiently(ask) == "at last"
+    answers = [RPCError("gone", RPCStatusCode.NOT_FOUND, b""), "never"]
+    with pytest.raises(RPCError, match="gone"):
+        await patiently(ask)

@@ -1,13 +1,23 @@
 """What the command prints of many things, as they come."""
 
 import json
+import os
+import subprocess
 
 import pytest
 import yaml
 
+from datamon import descriptors, keys
+from datamon.catalog import create_repo
+from datamon.errors import NotFound
+from datamon.filelist import ListWriter
+from datamon.model import Contributor, Entry
+from datamon.stores import open_context
 from starter.output import PAGE, print_listing
+from tests.conftest import BIN
+from tests.unit.test_download import B, R, bundle_of
 
-THINGS = [{"name": "é\n", "size": 1}, {"name": "long enough", "size": 1000}]
+THINGS = [{"name": "é\n\u2028 \x85", "size": 1}, {"name": "long enough", "size": 1000}]
 
 
 def printed(capsys, items, format):
@@ -26,7 +36,7 @@ def test_json_looks_as_if_printed_at_once(capsys):
 
 
 def test_a_table_is_aligned(capsys):
-    assert printed(capsys, THINGS, "table") == "SIZE  NAME\n   1  é\\n\n1000  long enough\n"
+    assert printed(capsys, THINGS, "table") == "SIZE  NAME\n   1  é\\n\\u2028 \\x85\n1000  long enough\n"
 
 
 def test_a_long_table_is_printed_before_its_end_is_known(capsys):
@@ -38,3 +48,29 @@ def test_a_long_table_is_printed_before_its_end_is_known(capsys):
             yield {"size": number, "name": "n"}
 
     printed(capsys, endless(), "table")
+
+
+@pytest.mark.parametrize(("format", "shown"), [("table", 1 + 1500), ("json", 1 + 4 * 1500)])
+def test_what_came_before_a_failure_is_printed(capsys, format, shown):
+    def failing():
+        yield from ({"size": number, "name": "n"} for number in range(1500))
+        raise NotFound("object", "list")
+
+    with pytest.raises(NotFound):
+        printed(capsys, failing(), format)
+    assert len(capsys.readouterr().out.splitlines()) == shown
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path):
+    context = open_context(str(tmp_path))
+    create_repo(context, R, "", Contributor("Ada"), 0)
+    writer = ListWriter()
+    writer.add(*(Entry(f"{n:05d}", "a" * 64, 0, 420, 0, 0) for n in range(20_000)))
+    body, info = writer.seal("00000-000")
+    context.metadata.create(keys.bundle_files(R, B, info.index), body)
+    context.metadata.create(keys.bundle(R, B), descriptors.dump(bundle_of([info])))
+    script = f"set -o pipefail; {BIN}/datamon bundle list files --repo r --bundle b | head -2"
+    environment = os.environ | {"DATAMON_STORE": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1].startswith("00000 ")

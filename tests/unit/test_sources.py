@@ -105,8 +105,9 @@ def test_what_is_not_there(path):
 def test_a_listed_name_that_cannot_be_looked_at_is_told_or_skipped(tmp_path, context, name):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "b.txt").write_text("a file")
+    (tmp_path / "source" / "good").write_text("another")
     (tmp_path / "source" / "loop").symlink_to("loop")
-    source = listed(context, str(tmp_path / "source"), f"b.txt\n{name}".encode())
+    source = listed(context, str(tmp_path / "source"), f"good\n{name}".encode())
     with pytest.raises(SourceUnreadable, match="cannot read"):
         names(source, context)
     tolerant = Source(source.path, files="names", skip_on_error=True)
@@ -164,3 +165,8 @@ def test_a_flat_folder_of_more_than_a_page_is_cut_and_read_whole(place):
     tree = open_tree(Source(f"{place}/flat"))
     assert len(list(tree.walk())) == 1100
     assert [found.name for found in tree.walk(NameRange("0555", "0558"))] == ["0555", "0556", "0557"]
+
+
+def test_names_of_which_one_lies_below_the_other_cannot_be_listed():
+    with pytest.raises(BadUsage, match="names both 'a' and 'a/b/c'"):
+        sorted_names(b"a/b/c\na\na-1\n")
