@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import statistics
+import sys
 from pathlib import Path
 
 from temporalio.client import WorkflowHandle
@@ -24,10 +25,9 @@ from bench.merge import commit_seconds, remove_diamond, warm_up
 from starter.client import Datamon
 
 HERE = Path(__file__).parent
-RESULTS, CHART = HERE / "results", HERE.parent / "docs" / "growth.png"
+CHART = HERE.parent / "docs" / "growth.png"
 ENTRIES = {10_000: 5, 100_000: 5, 1_000_000: 3, 10_000_000: 1}  # and how often
 SPLITS = (10, 50, 100, 200, 500, 1000, 2000)
-BARS = {"10 M / 1 M": 11, "MiB of a Python worker": 2048, "tiny seconds": 3}
 PYTHON_WORKER = ("pyspark.daemon",)
 
 
@@ -51,11 +51,11 @@ async def measure_entries(most):
                     ]
                     times, peaks = zip(*runs, strict=True)
                     one = {"entries": entries, "seconds": statistics.median(times), "python_worker_mib": max(peaks)}
-                    print(one, flush=True)
+                    _tell(one)
                     found.append(one)
             seconds, peak = await committed(datamon, settings.store, Load(most, shape="same"))
             same = {"entries": most, "seconds": seconds, "python_worker_mib": peak}
-            print("the same names in 10 splits:", same, flush=True)
+            _tell({"the same names in 10 splits": same})
     return {"mixed": found, "same names": same}
 
 
@@ -65,16 +65,16 @@ async def measure_splits(most):
         if number <= most:
             with stack.scratch() as folder, stack.running(folder) as settings:
                 found.append(await many_splits(folder, settings, number))
-            print(found[-1], flush=True)
+            _tell(found[-1])
     return found
 
 
-def small_folders(folder, number, files=10):
+def small_folders(folder, number, files=10, words=""):
     """As many folders, each with a few small files of its own."""
     for split in range(number):
         (folder / f"{split:04d}").mkdir(parents=True)
         for file in range(files):
-            (folder / f"{split:04d}" / f"{split:04d}-{file}").write_text(f"{split} {file}")
+            (folder / f"{split:04d}" / f"{split:04d}-{file}").write_text(f"{words} {split} {file}")
     return sorted(folder.iterdir())
 
 
@@ -121,7 +121,7 @@ async def count_events(handle: WorkflowHandle):
 
 async def tiny(datamon, folder):
     """Seconds from initialize to bundle of 3 splits of 10 files."""
-    paths = small_folders(folder, 3) if not folder.exists() else sorted(folder.iterdir())
+    paths = small_folders(folder, 3, words=folder.name)
     with stack.clock() as took:
         diamond = await datamon.diamonds.initialize("bench")
         splits = await asyncio.gather(*(diamond.add(path) for path in paths))
@@ -134,58 +134,98 @@ async def measure_tiny(rounds):
     with stack.scratch() as folder, stack.running(folder) as settings:
         async with await Datamon.connect(settings) as datamon:
             await datamon.repos.create("bench")
-            times = [await tiny(datamon, folder / "tiny") for _ in range(rounds + 1)]
-    print({"first": times[0], "others": times[1:]})
+            times = [await tiny(datamon, folder / f"tiny-{number}") for number in range(rounds + 1)]
+    _tell({"first": times[0], "others": times[1:]})
     return {"first": times[0], "median": statistics.median(times[1:])}
 
 
 def draw():
-    """Both curves on one picture."""
+    """All curves on one picture."""
     import matplotlib as mpl
 
     mpl.use("agg")
     import matplotlib.pyplot as plt
 
-    entries = json.loads((RESULTS / "entries.json").read_text())
-    splits = json.loads((RESULTS / "splits.json").read_text())
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    entries = json.loads((stack.RESULTS / "entries.json").read_text())
+    splits = json.loads((stack.RESULTS / "splits.json").read_text())["splits"]
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
     counts, seconds = zip(*((one["entries"], one["seconds"]) for one in entries["mixed"]), strict=True)
     left.loglog(counts, seconds, "o-", label="10 splits, mixed names, 1 % conflicts")
     same = entries["same names"]
     left.loglog([same["entries"]], [same["seconds"]], "s", label="10 splits, the same names in all")
     left.loglog(counts, [seconds[-1] * count / counts[-1] for count in counts], ":", color="grey", label="proportional")
-    left.set(xlabel="files in the splits", ylabel="seconds to commit", title="Commit, by files")
+    left.set(xlabel="files in the splits", ylabel="seconds", title="Commit, by files")
     for count, second in zip(counts, seconds, strict=True):
         left.annotate(f"{second:.3g} s", (count, second), textcoords="offset points", xytext=(4, -12))
     numbers = [one["splits"] for one in splits]
-    right.semilogx(numbers, [one["ms_a_split"] for one in splits], "o-", label="ms a split, upload and commit")
-    right.semilogx(
-        numbers, [one["diamond_events_a_split"] for one in splits], "s-", label="events of the diamond a split"
-    )
-    right.semilogx(numbers, [one["split_events"] for one in splits], "^-", label="events of a split")
-    right.set(xlabel="splits of ten small files", title="A diamond, by splits", ylim=(0, None))
-    right.set_xticks(numbers, [str(number) for number in numbers])
-    right.minorticks_off()
-    for axes in (left, right):
+
+    def curve(axes, mark, field, label):
+        axes.semilogx(numbers, [one[field] for one in splits], mark, label=label)
+
+    curve(middle, "o-", "ms_a_split", "ms, upload and commit")
+    curve(middle, "s-", "diamond_events_a_split", "events of the diamond")
+    curve(middle, "^-", "split_events", "events of the split")
+    middle.set(xlabel="splits of ten small files", ylabel="ms, events", title="What a split costs, by splits")
+    curve(right, "o-", "kib_of_the_worker_a_split", "worker")
+    curve(right, "s-", "kib_of_the_server_a_split", "Temporal server")
+    right.set(xlabel="splits of ten small files", ylabel="KiB", title="What a split adds to memory, by splits")
+    for axes in (middle, right):
+        axes.set(ylim=(0, None))
+        axes.set_xticks(numbers, [str(number) for number in numbers])
+        axes.minorticks_off()
+    for axes in (left, middle, right):
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
     figure.savefig(CHART, dpi=110)
 
 
+def _tell(found):
+    print(found, file=sys.stderr, flush=True)
+
+
+def entries_bars(found):
+    """Ten times as many files take at most eleven times as long, and no Python worker has 2 GiB."""
+    seconds = {one["entries"]: one["seconds"] for one in found["mixed"]}
+    peak = max(one["python_worker_mib"] for one in [*found["mixed"], found["same names"]])
+    growth = [("10 M / 1 M", round(seconds[10**7] / seconds[10**6], 2), 11)] if 10**7 in seconds else []
+    return [*growth, ("MiB of a Python worker", peak, 2048)]
+
+
+def splits_bars(found):
+    """From 100 splits on, time and events of a split are flat, give or take a quarter; its memory does not grow."""
+    many = [one for one in found["splits"] if one["splits"] >= 100]
+    flat, growing = ("ms_a_split", "diamond_events_a_split", "split_events"), ("worker", "server")
+    return [
+        *((f"{field}, the most / the least", _spread([one[field] for one in many]), 1.25) for field in flat),
+        *((f"KiB of the {what}, last / first", _growth(many, f"kib_of_the_{what}_a_split"), 1) for what in growing),
+    ]
+
+
+def _spread(values):
+    return round(max(values) / min(values), 2)
+
+
+def _growth(many, field):
+    return round(many[-1][field] / many[0][field], 2)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=["entries", "splits", "tiny", "chart"])
-    parser.add_argument("--most", type=int, default=None, help="stop at so many entries or splits")
+    parser.add_argument("--most", type=int, default=None, help="stop at so many entries, splits or rounds")
     args = parser.parse_args()
-    if args.what == "chart":
-        draw()
-        return
-    measured = {
-        "entries": lambda: measure_entries(args.most or max(ENTRIES)),
-        "splits": lambda: measure_splits(args.most or max(SPLITS)),
-        "tiny": lambda: measure_tiny(args.most or 9),
-    }[args.what]()
-    (RESULTS / f"{args.what}.json").write_text(json.dumps(asyncio.run(measured), indent=2) + "\n")
+    match args.what:
+        case "chart":
+            draw()
+        case "entries":
+            found = asyncio.run(measure_entries(args.most or max(ENTRIES)))
+            stack.save("entries", found, entries_bars(found))
+        case "splits":
+            found = {"splits": asyncio.run(measure_splits(args.most or max(SPLITS)))}
+            stack.save("splits", found, splits_bars(found))
+        case "tiny":
+            found = asyncio.run(measure_tiny(args.most or 9))
+            stack.save("tiny", found, [("seconds", found["median"], 3)])
 
 
 if __name__ == "__main__":

@@ -11,25 +11,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 from bench.load import REPO, Load, name_of, write_diamond
 from bench.merge import commit_seconds
-from bench.stack import running, scratch
+from bench.stack import BIN, clock, running, save, scratch
 from datamon import catalog
 from datamon.stores import open_context
 from starter.client import Datamon
-
-RESULTS = Path(__file__).parent / "results" / "listing.json"
 
 _ASK = """
 import sys, time, json
 from datamon import catalog
 from datamon.diff import diff
 from datamon.download import Wanted, bundle_entries, find
-from datamon.names import EVERYTHING, found_by, prefixed
+from datamon.names import found_by, prefixed
 from datamon.sources import name_pattern
 from datamon.stores import Context, open_context
 
@@ -46,7 +44,7 @@ class Counting:
 
 counting = Context(context.blob, Counting(), context.vmetadata)
 began = time.perf_counter()
-a, b = (catalog.get_bundle(context, "bench", name) for name in sys.argv[2:4])
+a, b, c = (catalog.get_bundle(context, "bench", name) for name in sys.argv[2:5])
 answer = sum(1 for _ in {question})
 took = time.perf_counter() - began
 with open("/proc/self/status") as status:
@@ -57,11 +55,11 @@ print(json.dumps(found))
 
 
 async def bundles(entries, settings):
-    """Two bundles of so many files; a twentieth of those in the second are not as in the first."""
+    """Three bundles of so many files: one, one of which a twentieth differs, and the first uploaded again."""
     made = []
     async with await Datamon.connect(settings) as datamon:
-        for revised in (0, 1):
-            load = Load(entries, splits=20, shape="apart", revised=revised)
+        for revised, later in ((0, 0), (1, 0), (0, 1)):
+            load = Load(entries, splits=20, shape="apart", revised=revised, later=later)
             diamond, _ = write_diamond(load, settings.store)
             made.append((await commit_seconds(datamon, diamond))[1].bundle)
     return made
@@ -84,16 +82,26 @@ def main():
         "find a file": f"[find(counting, b, {middle!r})]",
         "filter with ^": f"Wanted(found_by('^{thousand}'), name_pattern('^{thousand}').search).entries(counting, b)",
         "filter without": "Wanted(passes=name_pattern('0000/station-00499/00999').search).entries(counting, b)",
-        "diff": "diff(counting, a, b)",
+        "diff, one list of 20 differs": "diff(counting, a, b)",
+        "diff, uploaded again": "diff(counting, a, c)",
     }
     with scratch() as folder, running(folder) as settings:
         made = asyncio.run(bundles(args.entries, settings))
         lists = len(catalog.get_bundle(open_context(settings.store), REPO, made[1]).lists)
         found = {what: ask(settings.store, made, question) for what, question in questions.items()}
-    for what, answer in found.items():
-        print(f"{what:16} {answer}")
-    result = {"entries": args.entries, "lists": lists, "questions": found}
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+        found["the command"] = {"seconds": command_seconds(settings.store, made[1], thousand)}
+    prefix = found["list a prefix"]
+    bars = [("seconds to list a prefix", prefix["seconds"], 0.5), ("lists read", prefix["lists"], 2)]
+    save("listing", {"entries": args.entries, "lists": lists, "questions": found}, bars)
+
+
+def command_seconds(store, bundle, prefix):
+    """What a person waits for `bundle list files --prefix`, with the start of Python."""
+    words = ("bundle", "list", "files", "--repo", REPO, "--bundle", bundle, "--prefix", prefix)
+    environment = os.environ | {"DATAMON_STORE": store}
+    with clock() as took:
+        subprocess.run([BIN / "datamon", *words], env=environment, check=True, capture_output=True)
+    return round(took[0], 3)
 
 
 if __name__ == "__main__":

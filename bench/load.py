@@ -6,7 +6,7 @@ Writes done splits straight through the library, lists and descriptors as an upl
 Prints the repo and the diamond; `datamon diamond recover` gives it a workflow, and then it can be committed:
 
     DATAMON_STORE=/dev/shm/store datamon up --detach
-    DATAMON_STORE=/dev/shm/store datamon diamond recover --repo bench --diamond $diamond --server-lost
+    DATAMON_STORE=/dev/shm/store datamon diamond recover --repo bench --diamond $diamond
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Load:
     list_entries: int = MAX_ENTRIES
     seed: int = 1
     revised: int = 0  # so many splits have other content than in the load without
+    later: int = 0  # uploaded so many seconds later
 
     def names(self, split):
         """(number, contested) of each file of a split, in order."""
@@ -71,7 +72,15 @@ class Load:
         own = contested or self.shape != "same"
         content = rng.randbytes(32).hex() if own else f"{number:064x}"
         at = (packs[number // PER_PACK % len(packs)], number % PER_PACK * 8_192)
-        return Entry(name_of(number), content, size, 0o644, 1_760_000_000 * 10**9, 1_763_000_000 * 10**9 + split, at)
+        return Entry(
+            name_of(number),
+            content,
+            size,
+            0o644,
+            1_760_000_000 * 10**9,
+            (1_763_000_000 + self.later) * 10**9 + split,
+            at,
+        )
 
 
 def name_of(number):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,7 +15,9 @@ from pathlib import Path
 from datamon.settings import Settings
 
 BIN = Path(sys.executable).parent
+RESULTS = Path(__file__).parent / "results"
 MEMORY = Path("/dev/shm")
+CORES = 2  # for us and for the others
 
 
 @contextmanager
@@ -30,7 +33,9 @@ def scratch():
 @contextmanager
 def running(folder):
     """`datamon up` with its home in a folder. Gives the settings to connect with."""
-    environment = os.environ | {"DATAMON_HOME": str(folder / "home"), "DATAMON_STORE": str(folder / "store")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATAMON_", "TEMPORAL_"))}
+    own = {"DATAMON_HOME": str(folder / "home"), "DATAMON_STORE": str(folder / "store")}
+    environment = kept | own | {"DATAMON_SPARK_MASTER": f"local[{CORES}]"}
     subprocess.run([BIN / "datamon", "up", "--detach"], env=environment, check=True, capture_output=True)
     try:
         yield Settings.load(environment)
@@ -67,6 +72,16 @@ def _status(process, field):
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)
+
+
+def save(name, result, bars):
+    """Write a result beside its bars, print it, and end with 1 if one was missed. `bars`: (what, value, at most)."""
+    result = result | {"bars": [{"what": what, "value": value, "at most": most} for what, value, most in bars]}
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+    missed = [what for what, value, most in bars if value > most]
+    if missed:
+        sys.exit(f"missed: {', '.join(missed)}")
 
 
 @contextmanager

@@ -58,7 +58,6 @@ from workflows.split import SplitWorkflow
 if TYPE_CHECKING:
     from starter.client import Datamon
 
-POLL_SECONDS = 0.5  # while a split waits for a place in its diamond's window
 _LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
 
 
@@ -169,7 +168,7 @@ class Diamond:
 
     def __init__(self, datamon: Datamon, repo: RepoName, diamond: DiamondId) -> None:
         self._datamon, self.repo, self.id = datamon, repo, diamond
-        self._lookups = Lookups(self._look_up)
+        self.lookups = Lookups(self._look_up)
 
     @property
     def handle(self) -> WorkflowHandle[DiamondWorkflow, Any]:
@@ -265,7 +264,7 @@ class Diamond:
 
     async def split_status(self, split: SplitId) -> SplitStatus:
         """One split as the diamond sees it."""
-        return await self._lookups.get(split)
+        return await self.lookups.get(split)
 
     async def _look_up(self, splits: list[SplitId]) -> list[SplitStatus]:
         return await patiently(lambda: self.handle.query(DiamondWorkflow.look_up, splits))
@@ -436,7 +435,7 @@ class Split:
                 return
             if status.state is SplitState.FAILED:
                 raise SplitFailed(self.id, status.reason)
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self._diamond.lookups.pause)
 
     async def _status(self) -> SplitStatus:
         try:

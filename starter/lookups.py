@@ -14,6 +14,9 @@ from datamon.ids import SplitId
 from workflows.diamond import PAGE
 from workflows.messages import SplitStatus
 
+POLL_SECONDS = 0.5  # while a split waits for a place in its diamond's window
+POLLED = 25  # so many splits can be asked for that often
+
 Ask = Callable[[list[SplitId]], Awaitable[list[SplitStatus]]]
 
 
@@ -22,6 +25,7 @@ class Lookups:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+        self._asked = 0  # how many splits the last question was about
         self._wanted: dict[SplitId, asyncio.Future[SplitStatus]] = {}
         self._asking: asyncio.Task[None] | None = None
 
@@ -34,10 +38,16 @@ class Lookups:
             self._asking = asyncio.create_task(self._ask_all())
         return await asyncio.shield(wanted)
 
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before asking again: the more splits are asked for, the more an answer costs the diamond."""
+        return POLL_SECONDS * max(1, self._asked / POLLED)
+
     async def _ask_all(self) -> None:
         while self._wanted:
             await asyncio.sleep(0)  # let the others of this moment in
             asked = {split: self._wanted.pop(split) for split in list(islice(self._wanted, PAGE))}
+            self._asked = len(asked)
             try:
                 for future, status in zip(asked.values(), await self._ask(list(asked)), strict=True):
                     future.set_result(status)
