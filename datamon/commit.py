@@ -82,34 +82,35 @@ def ranges_to_merge(task: MergeTask, context: Context) -> list[NumberedRange]:
 
 def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Count what a range would become; write nothing."""
-    report = look_at(part, task, context)[0]
+    report, settled = look_at(part, task, context)
     tell(report.files, report.bytes, 0)
-    return report
+    return replace(report, sample=[_told(one) for one in settled[:SAMPLE]])
 
 
 def look_at(part: NumberedRange, task: MergeTask, context: Context) -> tuple[RangeReport, list[Settled]]:
     """What a range would become, and which names of it are contested."""
     slices = _Slices(task, context.vmetadata)
     if part.whole:
-        return _report(task.mode, [info for _, info in slices.met(part.names)]), []
+        return _report([info for _, info in slices.met(part.names)]), []
     outcome = settle_range(part.names, slices)
     kept = [version.entry for settled in outcome.contested for version in settled.conflicts if task.mode.folder]
     size = sum(brief.size for brief in outcome.briefs) + sum(entry.size for entry in kept)
-    counted = RangeReport(len(outcome.briefs) + len(kept), size)
-    return _with_conflicts(counted, outcome.contested, task.mode), outcome.contested
+    conflicts = _conflicts(outcome.contested, task.mode)
+    report = RangeReport(len(outcome.briefs) + len(kept), size, conflicts)
+    return report, outcome.contested
 
 
 def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
     if part.whole:
-        report = _report(task.mode, _taken(part, task, context))
+        report = _report(_taken(part, task, context))
     else:
         outcome = settle_range(part.names, _Slices(task, context.vmetadata))
         won = _Lists(task, part.number, context.metadata).move(outcome.briefs, outcome.lines)
         lost = (version for settled in outcome.contested for version in settled.conflicts)
         filed = sorted(_filed(lost, task.mode), key=lambda entry: order(entry.name))
         kept = _Lists(task, part.number, context.metadata, lost=True).add(filed)
-        report = _report(task.mode, [*won, *kept], outcome.contested)
+        report = _report([*won, *kept], _conflicts(outcome.contested, task.mode))
     tell(report.files, report.bytes, 0)
     return report
 
@@ -241,24 +242,13 @@ class _Lists:
         return written
 
 
-def _report(mode: ConflictMode, lists: list[ListInfo], settled: Iterable[Settled] = ()) -> RangeReport:
+def _report(lists: list[ListInfo], conflicts: int = 0) -> RangeReport:
     """What was written, or would be taken as it is."""
-    files, size = sum(info.count for info in lists), sum(info.bytes for info in lists)
-    return _with_conflicts(RangeReport(files, size, lists=lists), settled, mode)
+    return RangeReport(sum(info.count for info in lists), sum(info.bytes for info in lists), conflicts, lists=lists)
 
 
-def _with_conflicts(report: RangeReport, settled: Iterable[Settled], mode: ConflictMode) -> RangeReport:
-    differing = [one for one in settled if mode is not ConflictMode.IGNORE]
-    sample = [
-        contested(
-            one.conflicts[0].entry.name,
-            (version.split for version in one.conflicts),
-            winner_of(one),
-            overruled=one.winner is None,
-        )
-        for one in differing[:SAMPLE]
-    ]
-    return replace(report, conflicts=sum(len(one.conflicts) for one in differing), sample=sample)
+def _conflicts(settled: Iterable[Settled], mode: ConflictMode) -> int:
+    return sum(len(one.conflicts) for one in settled) if mode is not ConflictMode.IGNORE else 0
 
 
 def contested(name: str, losers: Iterable[SplitId], winner: SplitId, *, overruled: bool) -> str:
@@ -266,6 +256,11 @@ def contested(name: str, losers: Iterable[SplitId], winner: SplitId, *, overrule
     if overruled:
         return f"{quoted(name)} (split {_few(losers)}, against a file or folder in its place of {winner})"
     return f"{quoted(name)} (splits {_few({*losers, winner})})"
+
+
+def _told(settled: Settled) -> str:
+    name, losers = settled.conflicts[0].entry.name, (version.split for version in settled.conflicts)
+    return contested(name, losers, winner_of(settled), overruled=settled.winner is None)
 
 
 def _few(splits: Iterable[SplitId]) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 
 from datamon.catalog import at_once
-from datamon.filelist import BLOCK_ENTRIES, Block
+from datamon.filelist import BLOCK_ENTRIES, MAX_ENTRIES, Block
 from datamon.ids import SplitId
 from datamon.model import ListInfo
 from datamon.names import NameRange, order
@@ -53,7 +53,7 @@ class Cutting:
     range_entries: int = RANGE_ENTRIES
     few_entries: int = FEW_ENTRIES
     whole_from: int = TAKEN_WHOLE_FROM
-    whole_to: int = 50_000
+    whole_to: int = MAX_ENTRIES
     per_block: int = BLOCK_ENTRIES
 
     def target(self, entries: int) -> int:

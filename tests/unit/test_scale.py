@@ -23,10 +23,11 @@ class CountingStore(DirectoryStore):
 
     def __init__(self, root):
         super().__init__(root)
-        self.read, self.largest = 0, 0
+        self.read, self.largest, self.requests = 0, 0, 0
 
     def get(self, key, start=0, length=None):
         body = super().get(key, start, length)
+        self.requests += 1
         self.read += len(body)
         self.largest = max(self.largest, len(body))
         return body
@@ -92,6 +93,43 @@ def test_a_file_against_a_folder_of_many_ranges_does_not_read_the_folder_in_each
     found = bundle_files(context)
     assert len(found) == 20_001
     assert ".conflicts/file/data" in found
+
+
+class FarStore(CountingStore):
+    """One whose requests are worth a thread each, as S3's are."""
+
+    is_far = True
+
+
+def test_a_task_makes_two_requests_for_each_list_at_most(context):
+    """The head, and the slice. What may stand above the first name is in the slice, or nowhere."""
+    far = Context(context.blob, context.metadata, FarStore(context.vmetadata.url))
+    names = [f"d/{n:05d}" for n in range(1000)]
+    merge = task({SplitId(f"s{n:02d}"): held(far, f"s{n:02d}", names) for n in range(40)}, range_entries=10_000)
+    parts = ranges_to_merge(merge, far)
+    assert len(parts) == 4
+    assert far.vmetadata.requests <= 40
+    for part in parts:
+        far.vmetadata.requests = 0
+        assert merge_range(part, merge, far).files == 250
+        assert far.vmetadata.requests <= 2 * 40
+
+
+@pytest.mark.parametrize("by", Order)
+def test_requests_for_a_file_against_a_folder_grow_with_the_ranges_only(context, by):
+    def requests(number):
+        names = [f"{number}/{n:06d}" for n in range(number * 1000)]
+
+        many, file = f"many{number}", f"file{number}"
+        splits = {many: held(context, many, names, per_list=1000), file: held(context, file, [f"{number}"])}
+        merge = replace(task(splits, range_entries=1000, whole_from=10**9), order=by, bundle=f"b{number}")
+        context.vmetadata.requests = 0
+        reports = [merge_range(part, merge, context) for part in ranges_to_merge(merge, context)]
+        assert len(reports) >= number
+        assert sum(report.conflicts for report in reports) in (1, number * 1000)
+        return context.vmetadata.requests
+
+    assert requests(20) < 2.5 * requests(10)
 
 
 HOT = """
