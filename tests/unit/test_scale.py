@@ -150,7 +150,7 @@ for part in ranges_to_merge(task, context):
 
 
 def test_a_hot_range_needs_no_more_memory_than_any_other(tmp_path):
-    """300,000 entries of ten splits with the same names would be half a GB; a range of them is a sixth of that."""
-    diamond, files = write_diamond(Load(300_000, shape="same"), str(tmp_path))
-    assert files == 300_000
-    assert peak(HOT, tmp_path, diamond) < 200 << 20
+    """200,000 entries of ten splits with the same names would be 300 MB; a range of them is a quarter of that."""
+    diamond, files = write_diamond(Load(200_000, shape="same"), str(tmp_path))
+    assert files == 200_000
+    assert peak(HOT, tmp_path, diamond) < 180 << 20

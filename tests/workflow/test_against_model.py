@@ -134,7 +134,7 @@ class Lives(RuleBasedStateMachine):
         self.state = DiamondState.DONE
         assert {left.id for left in answer.left_out} == set(self.splits) - set(done)
         bundle = catalog.get_bundle(self.datamon.context, RepoName(self.repo), answer.bundle)
-        names = {entry.name for entry, _ in bundle_entries(self.datamon.context, bundle)}
+        names = {entry.name for entry in bundle_entries(self.datamon.context, bundle)}
         kept = {f"{mode.folder}/{split}/{name}" for name, split in lost} if mode.folder else set()
         assert names == {*winners, *kept}
 
