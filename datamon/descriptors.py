@@ -5,6 +5,7 @@ A missing field, a wrong type or an unknown version is an error that names the k
 
 from __future__ import annotations
 
+import threading
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from datamon.stores import ObjectStore
 
 Descriptor = TypeVar("Descriptor", Repo, Bundle, Label, GivenId, Diamond, Split)
 
+_converting = threading.Lock()  # msgspec crashes where two threads are the first to meet a dataclass
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -43,7 +45,8 @@ def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
     if plain.get("version") != VERSION:
         raise CorruptObject(key, f"`version` is {plain.get('version')!r}, this datamon reads {VERSION}")
     try:
-        return msgspec.convert(plain, kind)
+        with _converting:
+            return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
         raise CorruptObject(key, str(error)) from error
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -24,7 +23,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 
-from datamon.errors import BadUsage, Failed, NoWorker, ServerUnreachable, why
+from datamon.errors import BadUsage, Failed, NoWorker, ServerUnreachable
 from datamon.settings import Settings, running_stack
 from workflows.names import PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
 
@@ -53,7 +52,6 @@ def target(settings: Settings) -> dict[str, Any]:
 async def connect(settings: Settings) -> Client:
     """A client of the server that these settings lead to."""
     config = target(settings)
-    await _knock(config)
     try:
         client = await asyncio.wait_for(Client.connect(**config, runtime=quiet_runtime()), CONNECT_SECONDS)
         await has_worker(client, TASK_QUEUE)  # the first call that needs the namespace
@@ -62,25 +60,6 @@ async def connect(settings: Settings) -> Client:
         raise ServerUnreachable(config["target_host"]) from None
     except (RuntimeError, RPCError) as error:
         raise ServerUnreachable(config["target_host"], gist(error)) from error
-
-
-async def _knock(config: dict[str, Any]) -> None:
-    """Find out without Temporal's client that nobody is there.
-
-    One that fails to connect can abort the interpreter when its event loop ends: one command in 300 did so.
-    """
-    host, _, port = config["target_host"].rpartition(":")
-    if config.get("http_connect_proxy_config") or not port.isdigit():
-        return
-    try:
-        reader = asyncio.open_connection(host.strip("[]"), int(port))
-        _, writer = await asyncio.wait_for(reader, CONNECT_SECONDS)
-    except TimeoutError:
-        raise ServerUnreachable(config["target_host"]) from None
-    except OSError as error:
-        kinds = {socket.gaierror: "dns error", ConnectionRefusedError: "connection refused"}
-        raise ServerUnreachable(config["target_host"], kinds.get(type(error)) or why(error)) from None
-    writer.close()
 
 
 @cache
