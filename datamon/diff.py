@@ -1,7 +1,7 @@
 """How two bundles of a repo differ.
 
 Lists that both have, byte for byte, hold nothing that differs, and stay closed. The others are read side by side, in
-name order, one list of each bundle at a time.
+name order, one list of each bundle at a time; but those of what lost, which overlap, together.
 """
 
 from __future__ import annotations

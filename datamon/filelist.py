@@ -278,7 +278,7 @@ class FileList:
         return type(self)(self._key, self._info, _part_of(self._get(0, None)))
 
     def _read_head(self) -> Head:
-        if self._info.head > MAX_HEAD:
+        if not 0 < self._info.head <= MAX_HEAD:
             raise CorruptObject(self._key, f"its descriptor says that its head has {self._info.head} bytes")
         body = self._get(0, self._info.head)
         _check(self._key, body, self._info.digest)

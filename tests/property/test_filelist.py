@@ -211,6 +211,6 @@ def test_a_list_of_the_first_version_that_makes_no_sense_is_refused(harm, why):
 
 def test_a_head_that_is_too_long_to_be_true_is_not_read():
     body, info = written([entry("too"), entry("long")][::-1])
-    for length in (10**19, 1 << 30):
+    for length in (10**19, 1 << 30, -1):
         with pytest.raises(CorruptObject, match="says that its head has"):
             in_memory(body, replace(info, head=length)).entries(NameRange("too"))
