@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Ca
 
 from activities.heart import beating
 from datamon.errors import DatamonError, caught
+from datamon.processes import settle_in
 from datamon.telling import Ear, Listener, Teller
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class SparkJob:
         ear = self._listen()
 
         def task(numbered: tuple[int, Item]) -> Result | DatamonError:
+            settle_in()
             teller = Teller(ear, numbered[0])
             outcome = caught(work, numbered[1], tell=teller)
             teller.end()

@@ -9,7 +9,7 @@ split comes near, as when every machine writes folders of its own, are taken as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -20,10 +20,10 @@ from datamon.catalog import at_once
 from datamon.errors import CorruptObject, StaleWrite, quoted
 from datamon.filelist import MAX_ENTRIES, Brief, FileList, ListWriter, read_whole, unlisted
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.merge import Rank, Run, Settled, Version, settle_range
+from datamon.merge import Outcome, Rank, Run, Settled, Version, settle_range
 from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
 from datamon.names import NameRange, ancestors, order
-from datamon.ranges import USUAL, Cutting, NumberedRange, SplitList, ranges_of
+from datamon.ranges import USUAL, Cutting, Mark, NumberedRange, SplitList, cut_at, ranges_of
 from datamon.stores import Context, ObjectStore, create_same
 from datamon.telling import Tell, untold
 
@@ -76,8 +76,8 @@ def read_splits(vmetadata: ObjectStore, repo: RepoName, diamond: DiamondId, take
 
 def ranges_to_merge(task: MergeTask, context: Context) -> list[NumberedRange]:
     """The work of a commit. Of the heads that it takes to cut, only marks are kept."""
-    slices = _Slices(task, context.vmetadata)
-    return ranges_of(slices.lists, lambda one: slices.open(*one).head.blocks, task.cutting)
+    splits = _Splits(task, context.vmetadata)
+    return ranges_of(splits.lists, lambda one: splits.open(one).head.blocks, task.cutting)
 
 
 def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
@@ -89,41 +89,52 @@ def check_range(part: NumberedRange, task: MergeTask, context: Context, tell: Te
 
 def look_at(part: NumberedRange, task: MergeTask, context: Context) -> tuple[RangeReport, list[Settled]]:
     """What a range would become, and which names of it are contested."""
-    slices = _Slices(task, context.vmetadata)
+    splits = _Splits(task, context.vmetadata)
     if part.whole:
-        return _report([info for _, info in slices.met(part.names)]), []
-    outcome = settle_range(part.names, slices)
-    kept = [version.entry for settled in outcome.contested for version in settled.conflicts if task.mode.folder]
-    size = sum(brief.size for brief in outcome.briefs) + sum(entry.size for entry in kept)
-    conflicts = _conflicts(outcome.contested, task.mode)
-    report = RangeReport(len(outcome.briefs) + len(kept), size, conflicts)
-    return report, outcome.contested
+        return _report([info for _, info in splits.met(part.names)]), []
+    files, size, contested = 0, 0, list[Settled]()
+    for outcome in _outcomes(part, splits):
+        files += len(outcome.briefs)
+        size += sum(brief.size for brief in outcome.briefs)
+        contested += outcome.contested
+    kept = [version.entry for settled in contested for version in settled.conflicts if task.mode.folder]
+    size += sum(entry.size for entry in kept)
+    return RangeReport(files + len(kept), size, _conflicts(contested, task.mode)), contested
 
 
 def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Tell = untold) -> RangeReport:
     """Settle a range of names and write its file lists: the winners, and apart from them what lost."""
+    splits = _Splits(task, context.vmetadata)
     if part.whole:
-        report = _report(_taken(part, task, context))
+        report = _report(_taken(part, splits, context.metadata))
     else:
-        outcome = settle_range(part.names, _Slices(task, context.vmetadata))
-        won = _Lists(task, part.number, context.metadata).move(outcome.briefs, outcome.lines)
-        lost = (version for settled in outcome.contested for version in settled.conflicts)
-        filed = sorted(_filed(lost, task.mode), key=lambda entry: order(entry.name))
-        kept = _Lists(task, part.number, context.metadata, lost=True).add(filed)
-        report = _report([*won, *kept], _conflicts(outcome.contested, task.mode))
+        won, lost = (_Lists(task, part.number, context.metadata, lost=lost) for lost in (False, True))
+        contested: list[Settled] = []
+        for outcome in _outcomes(part, splits):
+            won.move(outcome.briefs, outcome.lines)
+            contested += outcome.contested
+        losers = (version for settled in contested for version in settled.conflicts)
+        lost.add(sorted(_filed(losers, task.mode), key=lambda entry: order(entry.name)))
+        report = _report([*won.end(), *lost.end()], _conflicts(contested, task.mode))
     tell(report.files, report.bytes, 0)
     return report
 
 
-def _taken(part: NumberedRange, task: MergeTask, context: Context) -> list[ListInfo]:
+def _outcomes(part: NumberedRange, splits: _Splits) -> Iterator[Outcome]:
+    """Settle a range, strip by strip."""
+    slices = _Slices(splits, part.names)
+    return (settle_range(names, slices) for names in slices.strips())
+
+
+def _taken(part: NumberedRange, splits: _Splits, metadata: ObjectStore) -> list[ListInfo]:
     """Put lists of splits among those of the bundle, byte for byte."""
-    slices = _Slices(task, context.vmetadata)
+    task = splits.task
     taken: list[ListInfo] = []
-    for split, info in slices.met(part.names):
+    for one in splits.met(part.names):
         index = keys.bundle_index(part.number, len(taken))
-        body = read_whole(context.vmetadata, keys.split_files(task.repo, task.diamond, split, info.index), info)
-        create_same(context.metadata, keys.bundle_files(task.repo, task.bundle, index), body)
-        taken.append(replace(info, index=index))
+        body = read_whole(splits.store, splits.key(one), one[1])
+        create_same(metadata, keys.bundle_files(task.repo, task.bundle, index), body)
+        taken.append(replace(one[1], index=index))
     return taken
 
 
@@ -139,57 +150,78 @@ def _filed(lost: Iterable[Version], mode: ConflictMode) -> Iterator[Entry]:
             yield msgspec.structs.replace(version.entry, name=name)
 
 
-class _Slices:
-    """The Reader over the lists of all splits. It opens only lists that a range meets, and reads only what it needs."""
+class _Splits:
+    """The lists of all splits."""
 
-    def __init__(self, task: MergeTask, vmetadata: ObjectStore) -> None:
-        self._task, self._vmetadata = task, vmetadata
-        self._opened: dict[tuple[SplitId, str], FileList] = {}
-        self._positions = {split.id: split.position for split in task.splits}
+    def __init__(self, task: MergeTask, store: ObjectStore) -> None:
+        self.task, self.store = task, store
         self.lists = [(split.id, info) for split in task.splits for info in task.lists[split.id]]
-        self._ends = [(order(info.first), order(info.last)) for _, info in self.lists]
+        self._positions = {split.id: split.position for split in task.splits}
 
     def met(self, names: NameRange) -> list[SplitList]:
         """The lists that may hold names of a range, by first name."""
-        found = [(ends, one) for ends, one in zip(self._ends, self.lists, strict=True) if names.meets(*ends)]
+        found = [(ends, one) for one in self.lists if names.meets(*(ends := _ends(one)))]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
-    def open(self, split: SplitId, info: ListInfo) -> FileList:
+    def open(self, one: SplitList) -> FileList:
         """One list."""
-        return FileList.stored(self._vmetadata, self._key(split, info), info)
+        return FileList.stored(self.store, self.key(one), one[1])
+
+    def key(self, one: SplitList) -> str:
+        """Where a list lies."""
+        split, info = one
+        return keys.split_files(self.task.repo, self.task.diamond, split, info.index)
+
+    def rank(self, split: SplitId) -> int | None:
+        """What all entries of a split are compared by, if it is not their time."""
+        return self._positions[split] if self.task.order is Order.ADDED else None
+
+    def each(self, work: Callable[[SplitList], Found], lists: list[SplitList]) -> Iterable[Found]:
+        """Do some work that reads on each of these lists."""
+        return at_once(lists, work) if self.store.is_far else map(work, lists)
+
+
+class _Slices:
+    """The Reader over what all splits hold in one range of names. It opens only lists that the range meets.
+
+    All of it is read at once, and settled in strips: what is made of a few thousand lines stays in the processor's
+    caches, and its memory serves for the next ones.
+    """
+
+    def __init__(self, splits: _Splits, names: NameRange) -> None:
+        self._splits, self._names = splits, names
+        folders = set(ancestors(names.start))
+        near = [one for one in splits.lists if _is_near(_ends(one), names, folders)]
+        self._held = [(one, _ends(one), found) for one, found in zip(near, splits.each(self._hold, near), strict=True)]
+        self._strongest: dict[NameRange, Rank | None] = {}
+
+    def strips(self) -> list[NameRange]:
+        """The range in pieces, cut at names that blocks start with."""
+        start, marks = self._names.start, list[Mark]()
+        for _, _, found in self._held:
+            blocks = slice(*found.head.around(self._names))
+            counts = (block.count for block in found.head.blocks[blocks])
+            marks += zip((max(start, first) for first in found.head.firsts[blocks]), counts, strict=True)
+        strips = self._splits.task.cutting.strips(sum(count for _, count in marks), len(self._held))
+        return cut_at(marks, self._names, strips)
 
     def runs(self, names: NameRange) -> list[Run]:
         """See Reader."""
-
-        def read(one: SplitList) -> tuple[SplitList, FileList, bytes]:
-            found = self.open(*one)
-            return one, found, found.read(names)
-
         runs: list[Run] = []
-        for (split, info), found, body in self._each(read, self.met(names)):
-            lines = unlisted(body)
-            runs.append(Run(split, found.briefs(lines), lines, self._rank(split), self._key(split, info)))
-            if info.head:  # what stands before the slice may be asked for; one without a head is there whole
-                self._opened[split, info.index] = found
+        for one, ends, found in self._held:
+            if names.meets(*ends):
+                lines = unlisted(found.read(names))
+                runs.append(self._run(one, found.briefs(lines), lines))
         return runs
 
     def above(self, key: str) -> list[Version]:
         """See Reader. A split with such a file has nothing below it, so it stands right before the key in its list."""
-        folders = list(ancestors(key))
-
-        def look(one: SplitList) -> Version | None:
-            split, info = one
-            listed = self._opened.get((split, info.index)) or self.open(split, info)
-            line = listed.above(key)
-            run = Run(split, [], [], self._rank(split), self._key(split, info))
-            return Version.of(line, run) if line is not None else None
-
-        near = [
-            one
-            for one, (first, last) in zip(self.lists, self._ends, strict=True)
-            if first < key and (last >= key or last in folders)
-        ]
-        found = [version for version in self._each(look, near if folders else []) if version is not None]
+        folders = set(ancestors(key))
+        found = (
+            Version.of(line, self._run(one, [], []))
+            for one, ends, listed in (self._held if folders else ())
+            if ends[0] < key and (ends[1] >= key or ends[1] in folders) and (line := listed.above(key)) is not None
+        )
         above = (version for version in found if order(version.entry.name) in folders)
         return sorted(above, key=lambda version: order(version.entry.name))
 
@@ -198,48 +230,72 @@ class _Slices:
 
         def strength(one: SplitList) -> Rank | None:
             split, info = one
-            rank, ends = self._rank(split), (names.holds(order(info.first)), names.holds(order(info.last)))
+            rank, ends = self._splits.rank(split), list(map(names.holds, _ends(one)))
             if rank is not None and any(ends):
                 return rank, split
-            latest = info.latest if all(ends) and info.latest else self.open(split, info).latest(names)
+            latest = info.latest if all(ends) and info.latest else self._splits.open(one).latest(names)
             return None if latest is None else (latest if rank is None else rank, split)
 
-        return max((found for found in self._each(strength, self.met(names)) if found is not None), default=None)
+        if names not in self._strongest:  # every strip below a folder asks for the same
+            found = self._splits.each(strength, self._splits.met(names))
+            self._strongest[names] = max((rank for rank in found if rank is not None), default=None)
+        return self._strongest[names]
 
-    def _each(self, work: Callable[[SplitList], Found], lists: list[SplitList]) -> Iterable[Found]:
-        return at_once(lists, work) if self._vmetadata.is_far else map(work, lists)
+    def _hold(self, one: SplitList) -> FileList:
+        """A list with all that is asked of it later: what is in the range, or its last entry right before that."""
+        start = min(self._names.start, _ends(one)[1])
+        return self._splits.open(one).hold(NameRange(start, self._names.stop))
 
-    def _key(self, split: SplitId, info: ListInfo) -> str:
-        return keys.split_files(self._task.repo, self._task.diamond, split, info.index)
+    def _run(self, one: SplitList, briefs: list[Brief], lines: list[bytes]) -> Run:
+        return Run(one[0], briefs, lines, self._splits.rank(one[0]), self._splits.key(one))
 
-    def _rank(self, split: SplitId) -> int | None:
-        return self._positions[split] if self._task.order is Order.ADDED else None
+
+def _ends(one: SplitList) -> tuple[str, str]:
+    return order(one[1].first), order(one[1].last)
+
+
+def _is_near(ends: tuple[str, str], names: NameRange, folders: Collection[str]) -> bool:
+    """Whether a list meets a range, or ends in a file that stands in the place of a folder above its start."""
+    return names.meets(*ends) or ends[1] in folders
 
 
 class _Lists:
     """The lists that a range writes: of what won, or of what lost."""
 
-    def __init__(self, task: MergeTask, number: int, metadata: ObjectStore, *, lost: bool = False) -> None:
+    def __init__(self, task: MergeTask, number: int, metadata: ObjectStore, *, lost: bool) -> None:
         self._task, self._number, self._metadata, self._lost = task, number, metadata, lost
+        self._writer = ListWriter()
+        self._written: list[ListInfo] = []
 
-    def add(self, entries: Sequence[Entry]) -> list[ListInfo]:
+    def add(self, entries: Sequence[Entry]) -> None:
         """Write entries into as many lists as they need."""
-        return self._write(len(entries), lambda writer, some: writer.add(*entries[some]))
+        self._fill(len(entries), lambda some: self._writer.add(*entries[some]))
 
-    def move(self, briefs: Sequence[Brief], lines: Sequence[bytes]) -> list[ListInfo]:
+    def move(self, briefs: Sequence[Brief], lines: Sequence[bytes]) -> None:
         """Write lines of other lists, as they are."""
-        return self._write(len(lines), lambda writer, some: writer.move(briefs[some], lines[some]))
+        self._fill(len(lines), lambda some: self._writer.move(briefs[some], lines[some]))
 
-    def _write(self, count: int, fill: Callable[[ListWriter, slice], None]) -> list[ListInfo]:
-        written: list[ListInfo] = []
-        for start in range(0, count, self._task.list_entries):
-            index = keys.bundle_index(self._number, len(written), lost=self._lost)
-            writer = ListWriter()
-            fill(writer, slice(start, start + self._task.list_entries))
-            body, info = writer.seal(index)
-            create_same(self._metadata, keys.bundle_files(self._task.repo, self._task.bundle, index), body)
-            written.append(info)
-        return written
+    def end(self) -> list[ListInfo]:
+        """What was written, when all is."""
+        if len(self._writer):
+            self._seal()
+        return self._written
+
+    def _fill(self, count: int, write: Callable[[slice], None]) -> None:
+        done = 0
+        while done < count:
+            room = self._task.list_entries - len(self._writer)
+            write(slice(done, done + room))
+            done += room
+            if len(self._writer) == self._task.list_entries:
+                self._seal()
+
+    def _seal(self) -> None:
+        index = keys.bundle_index(self._number, len(self._written), lost=self._lost)
+        body, info = self._writer.seal(index)
+        create_same(self._metadata, keys.bundle_files(self._task.repo, self._task.bundle, index), body)
+        self._written.append(info)
+        self._writer = ListWriter()
 
 
 def _report(lists: list[ListInfo], conflicts: int = 0) -> RangeReport:

@@ -24,7 +24,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise, repeat
 from operator import attrgetter, le
 from typing import Self, TypeVar
 
@@ -46,9 +46,10 @@ VERSION = 2
 
 _BLOCKS = b"\nblocks:\n"
 _ENTRIES = b"\nentries:\n"
-_LINE = b"\n- "
+_NAME = b'{"name":"'  # what every entry begins with; a line is what follows
+_NEXT = b"\n- " + _NAME
 _encode_lines = msgspec.json.Encoder().encode_lines
-_size, _timestamp = attrgetter("size"), attrgetter("timestamp")
+_name, _size, _timestamp = attrgetter("name"), attrgetter("size"), attrgetter("timestamp")
 
 # Legal in JSON, but YAML forbids these or takes them for line breaks. All are in the BMP, so \uXXXX serves both.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -89,6 +90,7 @@ class _OldEntry(msgspec.Struct, frozen=True, gc=False):
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_entries = msgspec.json.Decoder(Entry).decode_lines
+_decode_brief = msgspec.json.Decoder(Brief).decode
 _decode_briefs = msgspec.json.Decoder(Brief).decode_lines
 _decode_blocks = msgspec.json.Decoder(Block).decode_lines
 _decode_old = msgspec.json.Decoder(_OldEntry).decode_lines
@@ -96,60 +98,97 @@ _decode_packs = msgspec.json.Decoder(list[str]).decode
 
 
 class ListWriter:
-    """Builds one file list of entries that come in name order."""
+    """Builds one file list of entries that come in name order. Of all but the last block, only bytes are kept."""
 
-    def __init__(self) -> None:
-        self._briefs: list[Brief | Entry] = []
+    def __init__(self, per_block: int = BLOCK_ENTRIES) -> None:
+        self._per_block = per_block
+        self._briefs: list[Brief | Entry] = []  # of the block that is not yet full
         self._lines: list[bytes] = []
+        self._blocks: list[Block] = []
+        self._bodies: list[bytes] = []
+        self._count = self._bytes = 0
+        self._last: Brief | Entry | None = None
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return self._count
 
     def add(self, *entries: Entry) -> None:
         """Append entries. Names out of order, or below a name that is a file, are refused."""
         _check_order(entries)
-        self.move(entries, _lines_of(entries))
+        self.move(entries, unlisted(_as_sequence(_json_lines(entries))))
 
     def move(self, briefs: Sequence[Brief | Entry], lines: Sequence[bytes]) -> None:
         """Append lines of other lists, as they are. Whoever moves them sees to their order among each other."""
-        _check_order([*self._briefs[-1:], *briefs[:1]])
-        self._briefs.extend(briefs)
-        self._lines.extend(lines)
+        if not briefs:
+            return
+        if self._last is not None:
+            _check_order([self._last, briefs[0]])
+        self._last = briefs[-1]
+        self._count += len(briefs)
+        self._bytes += sum(map(_size, briefs))
+        self._briefs += briefs
+        self._lines += lines
+        full = len(self._lines) // self._per_block * self._per_block
+        for start in range(0, full, self._per_block):
+            self._close_block(slice(start, start + self._per_block))
+        del self._briefs[:full], self._lines[:full]
 
-    def seal(self, index: str, per_block: int = BLOCK_ENTRIES) -> tuple[bytes, ListInfo]:
+    def seal(self, index: str) -> tuple[bytes, ListInfo]:
         """The list's bytes and what its descriptor keeps of it. Only a list with entries is worth an object."""
-        if not len(self):
+        if self._last is None:
             raise Failed("a file list without entries")
-        blocks, bodies = [], []
-        for start in range(0, len(self), per_block):
-            held = self._briefs[start : start + per_block]
-            bodies.append(body := _listed(self._lines[start : start + per_block]))
-            latest = max(map(_timestamp, held))
-            blocks.append(Block(held[0].name, len(held), len(body), latest, blake3(body).hexdigest()))
-        head = b"version: %d%s%s%s" % (VERSION, _BLOCKS, _listed(_lines_of(blocks))[:-1], _ENTRIES)
-        return b"".join((head, *bodies)), _info(index, self._briefs, head)
+        if self._lines:
+            self._close_block(slice(None))
+        blocks, last = self._blocks, self._last.name
+        head = b"version: %d%s%s%s" % (VERSION, _BLOCKS, _as_sequence(_json_lines(blocks)), _ENTRIES)
+        latest = max(block.latest for block in blocks)
+        info = ListInfo(
+            index, self._count, self._bytes, blocks[0].first, last, blake3(head).hexdigest(), len(head), latest
+        )
+        return b"".join((head, *self._bodies)), info
+
+    def _close_block(self, some: slice) -> None:
+        held, body = self._briefs[some], _listed(self._lines[some])
+        latest = max(map(_timestamp, held))
+        self._blocks.append(Block(held[0].name, len(held), len(body), latest, blake3(body).hexdigest()))
+        self._bodies.append(body)
 
 
-def _lines_of(items: Sequence[Entry] | Sequence[Block]) -> list[bytes]:
-    """A line each, without the `- ` in front."""
-    body = _encode_lines(items)[:-1]
+def _json_lines(items: Sequence[Entry] | Sequence[Block]) -> bytes:
+    """An object each, in a form that YAML too reads."""
+    body = _encode_lines(items)
     if not body.isascii() or b"\x7f" in body:
         body = _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", body.decode()).encode()
-    return body.split(b"\n") if body else []
+    return body
 
 
-def _listed(lines: Iterable[bytes]) -> bytes:
-    return b"- %s\n" % _LINE.join(lines)
+def _as_sequence(objects: bytes) -> bytes:
+    """JSON lines as the lines of a YAML sequence."""
+    return b"- " + objects[:-1].replace(b"\n", b"\n- ")
+
+
+def _plain(sequence: bytes) -> bytes:
+    """The lines of a YAML sequence as JSON lines."""
+    return sequence.removeprefix(b"- ").replace(b"\n- ", b"\n")
+
+
+def _listed(lines: Sequence[bytes]) -> bytes:
+    return b"- %s%s\n" % (_NAME, _NEXT.join(lines))
 
 
 def unlisted(body: bytes) -> list[bytes]:
-    """The lines of a list, without the `- ` in front."""
+    """The lines of a list, without what each of them begins with: that makes finding them quicker."""
     if not body:
         return []
-    lines = body.split(_LINE)
-    lines[0] = lines[0].removeprefix(b"- ")
+    lines = body.split(_NEXT)
+    lines[0] = lines[0].removeprefix(_NEXT[1:])
     lines[-1] = lines[-1].removesuffix(b"\n")
     return lines
+
+
+def _whole(lines: Iterable[bytes]) -> bytes:
+    """Lines as JSON."""
+    return _NAME + (b"\n" + _NAME).join(lines)
 
 
 def _check_order(entries: Sequence[Brief | Entry]) -> None:
@@ -165,7 +204,7 @@ def _check_order(entries: Sequence[Brief | Entry]) -> None:
 
 def orders(entries: Iterable[Brief | Entry]) -> list[str]:
     """The order keys of entries: see `names.order`, which here would take longer to call than to do."""
-    return [entry.name.replace("/", "\0") for entry in entries]
+    return list(map(str.replace, map(_name, entries), repeat("/"), repeat("\0")))
 
 
 def _shown(key: str) -> str:
@@ -179,7 +218,7 @@ class Head:
         version, in_blocks, blocks = body.removesuffix(_ENTRIES[1:]).partition(_BLOCKS)
         if not in_blocks or version != b"version: %d" % VERSION or not body.endswith(_ENTRIES):
             raise CorruptObject(key, f"`version` is not {VERSION}, or `blocks` or `entries` is missing")
-        self.blocks = _decoded(key, _decode_blocks, b"\n".join(unlisted(blocks)), "blocks")
+        self.blocks = _decoded(key, _decode_blocks, _plain(blocks), "blocks")
         if not self.blocks:
             raise CorruptObject(key, "`blocks` is empty")
         self.firsts = [order(block.first) for block in self.blocks]
@@ -207,7 +246,7 @@ class FileList:
     def __init__(self, key: str, info: ListInfo, get: Get) -> None:
         self._key, self._info, self._get = key, info, get
         self._head: Head | None = None
-        self._near = (-1, b"")  # the block in which the last slice began: what stands before that is often asked for
+        self._held: tuple[int, int, bytes] = (0, 0, b"")  # from which block, up to which, and their lines
 
     @classmethod
     def stored(cls, store: ObjectStore, key: str, info: ListInfo) -> Self:
@@ -226,17 +265,24 @@ class FileList:
 
     def entries(self, names: NameRange = EVERYTHING) -> list[Entry]:
         """The entries in a range of names, in order. Only those lines are decoded."""
-        return _decoded(self._key, _decode_entries, b"\n".join(unlisted(self.read(names))), "entries")
+        return _decoded(self._key, _decode_entries, _plain(self.read(names)), "entries")
 
     def read(self, names: NameRange = EVERYTHING) -> bytes:
         """The same as it stands there."""
-        if names.holds(order(self._info.first)) and names.holds(order(self._info.last)):
+        if self._is_within(names) and not self._held[2]:
             return self._in_memory().check()
-        start, stop = self.head.around(names)
-        found = self._blocks(start, stop)
-        if start < stop:
-            self._near = (start, found[: self.head.blocks[start].length])
-        return self._cut(found, names)
+        around = self.head.around(names)
+        return self._cut(self._blocks(*around), names, around)
+
+    def hold(self, names: NameRange) -> Self:
+        """Read a range at once, so that its parts, and what stands right before it, are answered from memory."""
+        if self._is_within(names):
+            held = self._in_memory()
+            self._held = 0, len(held.head.blocks), held.check()
+        else:
+            start, stop = self.head.around(names)
+            self._held = start, stop, self._blocks(start, stop)
+        return self
 
     def check(self) -> bytes:
         """All entries, when every byte of the list is seen to be right."""
@@ -249,7 +295,7 @@ class FileList:
 
     def briefs(self, lines: list[bytes]) -> list[Brief]:
         """What a merge needs to know of some lines."""
-        return _decoded(self._key, _decode_briefs, b"\n".join(lines), "entries")
+        return _decoded(self._key, _decode_briefs, _whole(lines), "entries") if lines else []
 
     def above(self, key: str) -> bytes | None:
         """The line of the last entry before an order key, which alone can be a file in the place of a folder above it.
@@ -259,20 +305,21 @@ class FileList:
         number = bisect_left(self.head.firsts, key)
         if number == 0 or key in self.head.firsts[number : number + 1]:
             return None
-        near, block = self._near
-        if near != number - 1:
-            block = self._blocks(number - 1, number)
-        end = self._seek(block, key)
-        return block[block.rfind(b"\n", 0, end - 1) + 3 : end - 1]
+        block = self._blocks(number - 1, number)
+        end = self._seek(block, key, 0, len(block))
+        return unlisted(block[block.rfind(b"\n", 0, end - 1) + 1 : end])[0]
 
     def latest(self, names: NameRange) -> int | None:
         """The greatest timestamp in a range of names. Of the blocks that lie inside, the head knows it."""
         start, stop = self.head.around(names)
         inside = [block.latest for block in self.head.blocks[start + 1 : stop - 1]]
         for number in {start, stop - 1} if start < stop else ():
-            edge = self._cut(self._blocks(number, number + 1), names)
+            edge = self._cut(self._blocks(number, number + 1), names, (number, number + 1))
             inside += map(_timestamp, self.briefs(unlisted(edge)))
         return max(inside, default=None)
+
+    def _is_within(self, names: NameRange) -> bool:
+        return names.holds(order(self._info.first)) and names.holds(order(self._info.last))
 
     def _in_memory(self) -> Self:
         return type(self)(self._key, self._info, _part_of(self._get(0, None)))
@@ -289,6 +336,9 @@ class FileList:
     def _blocks(self, start: int, stop: int) -> bytes:
         """The entries of some blocks, as lines."""
         blocks, offsets = self.head.blocks[start:stop], self.head.offsets
+        first, end, held = self._held
+        if first <= start and stop <= end:
+            return held[offsets[start] - offsets[first] : offsets[stop] - offsets[first]]
         lines = self._get(offsets[start], offsets[stop] - offsets[start])
         view = memoryview(lines)
         for block, offset in zip(blocks, offsets[start:stop], strict=True):
@@ -296,17 +346,24 @@ class FileList:
             _check(self._key, view[at : at + block.length], block.digest)
         return lines
 
-    def _cut(self, lines: bytes, names: NameRange) -> bytes:
-        stop = self._seek(lines, names.stop) if names.stop is not None else len(lines)
-        return lines[self._seek(lines, names.start) : stop]
+    def _cut(self, lines: bytes, names: NameRange, around: tuple[int, int]) -> bytes:
+        """Only those lines of some blocks that are in a range, which begins in the first block and ends in the last."""
+        blocks = self.head.blocks[slice(*around)]
+        if not blocks:
+            return lines
+        start, stop = 0, len(lines)
+        if self.head.firsts[around[0]] < names.start:
+            start = self._seek(lines, names.start, 0, blocks[0].length)
+        if names.stop is not None:
+            stop = self._seek(lines, names.stop, max(start, stop - blocks[-1].length), stop)
+        return lines[start:stop]
 
-    def _seek(self, lines: bytes, key: str) -> int:
+    def _seek(self, lines: bytes, key: str, low: int, high: int) -> int:
         """Where the first entry at or after an order key stands. Bisects on bytes, decoding a line a step."""
-        low, high = 0, len(lines)
         while low < high:
             start = lines.rfind(b"\n", low, (low + high) // 2) + 1 or low
             end = lines.find(b"\n", start) + 1
-            if order(_decoded(self._key, _decode_entry, lines[start + 2 : end - 1], "entries").name) < key:
+            if order(_decoded(self._key, _decode_brief, lines[start + 2 : end - 1], "entries").name) < key:
                 low = end
             else:
                 high = start
@@ -315,7 +372,7 @@ class FileList:
 
 def read_entry(key: str, line: bytes) -> Entry:
     """One line of a list in full."""
-    return _decoded(key, _decode_entry, line, "entries")
+    return _decoded(key, _decode_entry, _NAME + line, "entries")
 
 
 def read_whole(store: ObjectStore, key: str, info: ListInfo) -> bytes:
@@ -334,9 +391,18 @@ def read_info(key: str, body: bytes, index: str) -> ListInfo:
     if body.startswith(b"version: 1\n"):
         return replace(_renewed(key, body, unknown)[1], digest=unknown.digest, head=0)
     head = body[: body.find(_ENTRIES) + len(_ENTRIES)]
-    found = FileList(key, replace(unknown, digest=blake3(head).hexdigest(), head=len(head)), _part_of(body))
+    known = replace(unknown, digest=blake3(head).hexdigest(), head=len(head))
+    found = FileList(key, known, _part_of(body))
     found.check()
-    return _info(index, found.entries(), head)
+    entries = found.entries()
+    return replace(
+        known,
+        count=len(entries),
+        bytes=sum(map(_size, entries)),
+        first=entries[0].name,
+        last=entries[-1].name,
+        latest=max(map(_timestamp, entries)),
+    )
 
 
 def _renewed(key: str, body: bytes, info: ListInfo) -> tuple[bytes, ListInfo]:
@@ -347,7 +413,7 @@ def _renewed(key: str, body: bytes, info: ListInfo) -> tuple[bytes, ListInfo]:
     if not found or version != b"version: 1":
         raise CorruptObject(key, f"`version` is neither 1 nor {VERSION}, or `entries` is missing")
     table = _decoded(key, _decode_packs, packs, "packs")
-    entries = _decoded(key, _decode_old, b"\n".join(unlisted(lines)), "entries")
+    entries = _decoded(key, _decode_old, _plain(lines), "entries")
     writer = ListWriter()
     try:
         writer.add(*(entry.renewed(table) for entry in entries))
@@ -393,16 +459,3 @@ def in_order(lists: Iterable[tuple[ListInfo, Iterable[T]]], name: Callable[[T], 
             runs.append([items])
     chains = map(chain.from_iterable, runs)
     return heapq.merge(*chains, key=lambda item: order(name(item)))
-
-
-def _info(index: str, entries: Sequence[Brief | Entry], head: bytes) -> ListInfo:
-    return ListInfo(
-        index=index,
-        count=len(entries),
-        bytes=sum(map(_size, entries)),
-        first=entries[0].name,
-        last=entries[-1].name,
-        digest=blake3(head).hexdigest(),
-        head=len(head),
-        latest=max(map(_timestamp, entries)),
-    )

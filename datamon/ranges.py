@@ -23,7 +23,9 @@ from datamon.ids import SplitId
 from datamon.model import ListInfo
 from datamon.names import NameRange, order
 
-RANGE_ENTRIES = 50_000  # what one task merges in a quarter of a second, and holds in 100 MB
+RANGE_ENTRIES = 45_000  # what one task merges in a twelfth of a second, and writes as one list
+STRIP_ENTRIES = 5_000  # settled at a time: what is made of them stays in the processor's caches
+STRIP_PIECE = 32  # and of a list at least so many, or to find them takes longer than that saves
 FEW_RANGES, FEW_ENTRIES = 4, 4_000  # a small merge is spread over a few cores, as far as that saves any time
 MAX_RANGES = 10_000
 FINE = 32  # a range is made of about so many pieces of each list, or of as many as there are lists
@@ -55,11 +57,17 @@ class Cutting:
     whole_from: int = TAKEN_WHOLE_FROM
     whole_to: int = MAX_ENTRIES
     per_block: int = BLOCK_ENTRIES
+    strip_entries: int = STRIP_ENTRIES
+    strip_piece: int = STRIP_PIECE
 
     def target(self, entries: int) -> int:
         """How many entries a range should have, of so many in all."""
         spread = max(self.few_entries, entries // FEW_RANGES)
         return max(1, min(self.range_entries, spread), entries // MAX_RANGES)
+
+    def strips(self, entries: int, lists: int) -> int:
+        """In how many strips a range with so many entries of so many lists is settled."""
+        return entries // max(self.strip_entries, self.strip_piece * lists)
 
 
 USUAL = Cutting()
@@ -119,8 +127,14 @@ def _cut(lists: list[SplitList], blocks_of: BlocksOf, target: int, per_block: in
     start, stop = order(lists[0][1].first), max(map(_end, lists))
     entries = sum(info.count for _, info in lists)
     ranges, step = max(1, entries // target), max(target // max(FINE, len(lists)), entries // MAX_MARKS)
-    cuts = _cuts(list(_marks(lists, blocks_of, step, per_block)), ranges) if ranges > 1 else []
-    return [NameRange(*bounds) for bounds in zip([start, *cuts], [*cuts, stop], strict=True)]
+    marks = list(_marks(lists, blocks_of, step, per_block)) if ranges > 1 else []
+    return cut_at(marks, NameRange(start, stop), ranges)
+
+
+def cut_at(marks: list[Mark], names: NameRange, ranges: int) -> list[NameRange]:
+    """Cut names into about so many ranges with as many entries each. No mark lies before them."""
+    cuts = _cuts(marks, ranges) if ranges > 1 else []
+    return [NameRange(start, stop) for start, stop in zip([names.start, *cuts], [*cuts, names.stop], strict=True)]
 
 
 def _cuts(marks: list[Mark], ranges: int) -> list[str]:

@@ -14,6 +14,7 @@ import zipfile
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import datamon
@@ -52,6 +53,7 @@ class SparkRuntime:
         self._master, self._folder = master, folder
         self._context: Future[SparkContext] = Future()
         self._gateway: Any = None
+        self._sockets: TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -89,7 +91,9 @@ class SparkRuntime:
             def warm(number: int) -> int:  # inside, for only then does all of it travel: an executor has no `worker`
                 import datamon.commit
                 import datamon.upload
+                from datamon.processes import settle_in
 
+                settle_in()
                 return number + len(datamon.commit.__name__) + len(datamon.upload.__name__)
 
             spark.parallelize(range(spark.defaultParallelism)).map(warm).collect()
@@ -107,6 +111,8 @@ class SparkRuntime:
                 self._context.result().stop()
             self._gateway.shutdown()
         _await_end(self._gateway.proc)
+        if self._sockets is not None:
+            self._sockets.cleanup()
         self._gateway = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
         SparkContext._active_spark_context = None  # noqa: SLF001
 
@@ -152,8 +158,12 @@ class SparkRuntime:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(self._folder / "scratch"),
+            # Between a JVM and its Pythons. By TCP, each message would wait 40 ms for an acknowledgement.
+            "spark.python.unix.domain.socket.enabled": "true",
         }
         if self._is_local:
+            self._sockets = TemporaryDirectory(prefix="datamon-")  # of our own, and its path is short enough
+            settings["spark.python.unix.domain.socket.dir"] = self._sockets.name
             # The JVM only hands out tasks here, so it may compile lightly and collect simply: it starts sooner.
             java_options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         if self._is_local or self._master.startswith("spark://127.0.0.1:"):

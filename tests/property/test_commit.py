@@ -33,7 +33,13 @@ def splits(draw):
 
 layouts = st.fixed_dictionaries({"per_list": st.integers(1, 5), "per_block": st.integers(1, 3), "old": st.booleans()})
 cuttings = st.builds(
-    Cutting, st.integers(1, 9), st.integers(1, 3), whole_from=st.sampled_from([1, 2, 1000]), per_block=st.integers(0, 3)
+    Cutting,
+    st.integers(1, 9),
+    st.integers(1, 3),
+    whole_from=st.sampled_from([1, 2, 1000]),
+    per_block=st.integers(0, 3),
+    strip_entries=st.integers(1, 4),
+    strip_piece=st.integers(0, 1),
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamon.filelist import Brief, read_entry
+from datamon.filelist import Brief, read_entry, unlisted
 from datamon.ids import SplitId
 from datamon.merge import Run, Settled, Version, settle, settle_range
 from datamon.model import Entry
@@ -69,8 +69,9 @@ class Held:
 
 
 def run(split, entries):
-    lines = [msgspec.json.encode(entry) for entry in entries]
-    return Run(split, [msgspec.json.decode(line, type=Brief) for line in lines], lines)
+    written = [msgspec.json.encode(entry) for entry in entries]
+    lines = unlisted(b"".join(b"- %s\n" % line for line in written))
+    return Run(split, [msgspec.json.decode(line, type=Brief) for line in written], lines)
 
 
 def merged(versions, cuts=()):

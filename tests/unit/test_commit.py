@@ -30,9 +30,9 @@ def put_split(context, split, files, per_list=2, per_block=250, old=False):
         some = files[number : number + per_list]
         entries = [Entry(name, content, 10, 420, 0, time, (f"pack-of-{split}", 0)) for name, content, time in some]
         index = keys.split_index(1, "abcdefgh", number)
-        writer = ListWriter()
+        writer = ListWriter(per_block)
         writer.add(*entries)
-        body, info = old_list(entries, index) if old else writer.seal(index, per_block)
+        body, info = old_list(entries, index) if old else writer.seal(index)
         context.vmetadata.create(keys.split_files(R, D, SplitId(split), index), body)
         infos.append(info)
     return infos
