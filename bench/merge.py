@@ -8,11 +8,11 @@ DuckDB    the same entries from Parquet to Parquet, with two threads
 Spark SQL the same from JSON lines to JSON lines, window over name, on a warm session with two cores
 
 All find the latest version of each name and keep the others that differ, and are seen to come to the same number of
-files. The files of a bundle are in name order, so the same merge is that with `ORDER BY name`; what DuckDB takes without
-is told too. Ours also looks for files in the place of folders, and publishes the bundle. Spark SQL runs with its own
-settings, and then with a number of partitions that fits two cores. All have two cores, their input in memory, and two
-runs before the first that counts; what Spark SQL takes the first time is told too, for a job that is run once takes that
-long.
+files. The files of a bundle are in name order, so the same merge is that with `ORDER BY name`; what DuckDB takes
+without is told too. Ours also looks for files in the place of folders, and publishes the bundle. Spark SQL runs with
+its own settings, and then with a number of partitions that fits two cores. All have two cores, their input in memory,
+and two runs before the first that counts; what Spark SQL takes the first time is told too, for a job that is run once
+takes that long.
 """
 
 from __future__ import annotations

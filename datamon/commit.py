@@ -13,15 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-import msgspec
-
 from datamon import descriptors, keys
 from datamon.catalog import at_once
 from datamon.errors import CorruptObject, StaleWrite, quoted
-from datamon.filelist import MAX_ENTRIES, Brief, FileList, ListWriter, read_whole, unlisted
+from datamon.filelist import MAX_ENTRIES, Brief, FileList, ListWriter, moved_below, read_whole, unlisted
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.merge import Outcome, Rank, Run, Settled, Version, settle_range
-from datamon.model import ConflictMode, Entry, ListInfo, Order, Split, SplitState, TakenSplit
+from datamon.model import ConflictMode, ListInfo, Order, Split, SplitState, TakenSplit
 from datamon.names import NameRange, ancestors, order
 from datamon.ranges import USUAL, Cutting, Mark, NumberedRange, SplitList, cut_at, ranges_of
 from datamon.stores import Context, ObjectStore, create_same
@@ -113,8 +111,8 @@ def merge_range(part: NumberedRange, task: MergeTask, context: Context, tell: Te
         for outcome in _outcomes(part, splits):
             won.move(outcome.briefs, outcome.lines)
             contested += outcome.contested
-        losers = (version for settled in contested for version in settled.conflicts)
-        lost.add(sorted(_filed(losers, task.mode), key=lambda entry: order(entry.name)))
+            del outcome  # before the next one is made, so that it gets the same memory
+        lost.move(*_filed(contested, task.mode))
         report = _report([*won.end(), *lost.end()], _conflicts(contested, task.mode))
     tell(report.files, report.bytes, 0)
     return report
@@ -143,11 +141,14 @@ def lost_name(version: Version, mode: ConflictMode) -> str | None:
     return f"{mode.folder}/{version.split}/{version.entry.name}" if mode.folder is not None else None
 
 
-def _filed(lost: Iterable[Version], mode: ConflictMode) -> Iterator[Entry]:
-    for version in lost:
-        name = lost_name(version, mode)
-        if name is not None:
-            yield msgspec.structs.replace(version.entry, name=name)
+def _filed(contested: Iterable[Settled], mode: ConflictMode) -> tuple[list[Brief], list[bytes]]:
+    """The versions that lost as they are kept, in name order: that of their splits, for they come by name."""
+    if mode.folder is None:
+        return [], []
+    lost = sorted((version for settled in contested for version in settled.conflicts), key=lambda v: v.split)
+    filed = [(f"{mode.folder}/{version.split}", version.entry, version.line) for version in lost]
+    briefs = [Brief(f"{folder}/{entry.name}", entry.size, entry.timestamp) for folder, entry, _ in filed]
+    return briefs, [moved_below(folder, line) for folder, _, line in filed]
 
 
 class _Splits:
@@ -267,28 +268,21 @@ class _Lists:
         self._writer = ListWriter()
         self._written: list[ListInfo] = []
 
-    def add(self, entries: Sequence[Entry]) -> None:
-        """Write entries into as many lists as they need."""
-        self._fill(len(entries), lambda some: self._writer.add(*entries[some]))
-
     def move(self, briefs: Sequence[Brief], lines: Sequence[bytes]) -> None:
-        """Write lines of other lists, as they are."""
-        self._fill(len(lines), lambda some: self._writer.move(briefs[some], lines[some]))
+        """Write lines of other lists, as they are, into as many lists as they need."""
+        done = 0
+        while done < len(lines):
+            some = slice(done, done + self._task.list_entries - len(self._writer))
+            self._writer.move(briefs[some], lines[some])
+            done = some.stop
+            if len(self._writer) == self._task.list_entries:
+                self._seal()
 
     def end(self) -> list[ListInfo]:
         """What was written, when all is."""
         if len(self._writer):
             self._seal()
         return self._written
-
-    def _fill(self, count: int, write: Callable[[slice], None]) -> None:
-        done = 0
-        while done < count:
-            room = self._task.list_entries - len(self._writer)
-            write(slice(done, done + room))
-            done += room
-            if len(self._writer) == self._task.list_entries:
-                self._seal()
 
     def _seal(self) -> None:
         index = keys.bundle_index(self._number, len(self._written), lost=self._lost)

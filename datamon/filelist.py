@@ -73,6 +73,15 @@ class Brief(msgspec.Struct, frozen=True, gc=False):
     timestamp: int
 
 
+class Content(msgspec.Struct, frozen=True, gc=False):
+    """As much of an entry as it takes to settle its name."""
+
+    name: str
+    hash: str
+    size: int
+    timestamp: int
+
+
 class _OldEntry(msgspec.Struct, frozen=True, gc=False):
     name: str
     hash: str
@@ -88,7 +97,7 @@ class _OldEntry(msgspec.Struct, frozen=True, gc=False):
         return Entry(self.name, self.hash, self.size, self.mode, self.mtime, self.timestamp, at, self.root)
 
 
-_decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_content = msgspec.json.Decoder(Content).decode
 _decode_entries = msgspec.json.Decoder(Entry).decode_lines
 _decode_brief = msgspec.json.Decoder(Brief).decode
 _decode_briefs = msgspec.json.Decoder(Brief).decode_lines
@@ -370,9 +379,14 @@ class FileList:
         return low
 
 
-def read_entry(key: str, line: bytes) -> Entry:
-    """One line of a list in full."""
-    return _decoded(key, _decode_entry, _NAME + line, "entries")
+def read_content(key: str, line: bytes) -> Content:
+    """What one line of a list says."""
+    return _decoded(key, _decode_content, _NAME + line, "entries")
+
+
+def moved_below(folder: str, line: bytes) -> bytes:
+    """The line of the same entry in a folder, whose name is plain ASCII."""
+    return b"%s/%s" % (folder.encode(), line)
 
 
 def read_whole(store: ObjectStore, key: str, info: ListInfo) -> bytes:

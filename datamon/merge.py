@@ -20,9 +20,8 @@ from typing import Protocol
 
 import msgspec
 
-from datamon.filelist import Brief, orders, read_entry
+from datamon.filelist import Brief, Content, orders, read_content
 from datamon.ids import SplitId
-from datamon.model import Entry
 from datamon.names import NameRange, below, is_below, order
 
 Rank = tuple[int, str]
@@ -46,15 +45,16 @@ class Run:
 class Version(msgspec.Struct, frozen=True, gc=False):
     """What one split holds under a name."""
 
-    entry: Entry
+    entry: Content
     split: SplitId
     rank: int
+    line: bytes
 
     @classmethod
     def of(cls, line: bytes, run: Run) -> Version:
         """What a line of a run says."""
-        entry = read_entry(run.key, line)
-        return cls(entry, run.split, run.strength(entry.timestamp)[0])
+        entry = read_content(run.key, line)
+        return cls(entry, run.split, run.strength(entry.timestamp)[0], line)
 
     @property
     def strength(self) -> Rank:

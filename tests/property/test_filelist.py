@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datamon.errors import CorruptObject, Failed
-from datamon.filelist import FileList, ListWriter, read_entry, read_info, unlisted
+from datamon.filelist import FileList, ListWriter, read_content, read_info, unlisted
 from datamon.model import Entry, ListInfo
 from datamon.names import NameRange, order
 from tests.lists import in_memory
@@ -62,7 +62,7 @@ def test_a_slice_is_what_a_filter_would_give(entries, one, other):
     earlier = [e.name for e in entries if order(e.name) < stop]
     above = in_memory(body, info).above(stop)
     if stop not in {order(e.name) for e in entries}:  # else there is nothing above it
-        assert (read_entry("k", above).name if above else None) == (earlier[-1] if earlier else None)
+        assert (read_content("k", above).name if above else None) == (earlier[-1] if earlier else None)
 
 
 @given(st.lists(names, min_size=2, max_size=20, unique=True))
@@ -148,7 +148,7 @@ def test_a_few_names_of_a_long_list_are_found_in_a_small_part_of_it():
         return FileList("k", info, get)
 
     assert [e.name for e in found().entries(NameRange("00300\0" + "5", "00301"))] == ["00300/5", "00300/6"]
-    assert read_entry("k", found().above("00300")).name == "00299/6"
+    assert read_content("k", found().above("00300")).name == "00299/6"
     assert sum(read) < len(body) * 0.6
     assert len(read) == 3  # the head once
     read.clear()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamon.filelist import Brief, read_entry, unlisted
+from datamon.filelist import Brief, read_content, unlisted
 from datamon.ids import SplitId
 from datamon.merge import Run, Settled, Version, settle, settle_range
 from datamon.model import Entry
@@ -16,7 +16,17 @@ from tests.property.strategies import in_order_without_clashes
 
 
 def version(name, content, rank, split):
-    return Version(Entry(name, content, 1, 420, 0, rank), SplitId(split), rank)
+    return held_by(split, Entry(name, content, 1, 420, 0, rank))
+
+
+def held_by(split, entry):
+    return Version.of(line(entry), Run(SplitId(split), [], []))
+
+
+def line(entry):
+    """As it stands in a list."""
+    [found] = unlisted(b"- %s\n" % msgspec.json.encode(entry))
+    return found
 
 
 def reference(versions):
@@ -44,7 +54,7 @@ def split_sets(draw):
     for split in "abcd"[: draw(st.integers(1, 4))]:
         files = draw(st.lists(st.tuples(short_names, contents, st.integers(0, 3)), max_size=6))
         held = [Entry(name, content, 1, 420, 0, rank) for name, content, rank in files]
-        versions += [Version(e, SplitId(split), e.timestamp) for e in in_order_without_clashes(held)]
+        versions += [held_by(split, entry) for entry in in_order_without_clashes(held)]
     return versions
 
 
@@ -59,7 +69,7 @@ class Held:
         return [v for v in self.versions if names.holds(order(v.entry.name))]
 
     def runs(self, names):
-        return [run(split, [v.entry for v in self.within(names) if v.split == split]) for split in self.splits]
+        return [run(split, [v for v in self.within(names) if v.split == split]) for split in self.splits]
 
     def above(self, key):
         return [v for folder in ancestors(key) for v in self.within(just(folder))]
@@ -68,17 +78,16 @@ class Held:
         return max((v.strength for v in self.within(names)), default=None)
 
 
-def run(split, entries):
-    written = [msgspec.json.encode(entry) for entry in entries]
-    lines = unlisted(b"".join(b"- %s\n" % line for line in written))
-    return Run(split, [msgspec.json.decode(line, type=Brief) for line in written], lines)
+def run(split, versions):
+    briefs = [Brief(v.entry.name, v.entry.size, v.entry.timestamp) for v in versions]
+    return Run(split, briefs, [v.line for v in versions])
 
 
 def merged(versions, cuts=()):
     bounds = ["", *sorted(set(cuts)), None]
     ranges = [NameRange(start or "", stop) for start, stop in pairwise(bounds)] if cuts else [EVERYTHING]
     outcomes = [settle_range(names, Held(versions)) for names in ranges]
-    won = [read_entry("k", line) for outcome in outcomes for line in outcome.lines]
+    won = [read_content("k", line) for outcome in outcomes for line in outcome.lines]
     assert [entry.name for entry in won] == [brief.name for outcome in outcomes for brief in outcome.briefs]
     contested = [settled for outcome in outcomes for settled in outcome.contested]
     assert {s.winner.entry for s in contested if s.winner} <= set(won)

@@ -17,11 +17,10 @@ from hypothesis.stateful import (
 from datamon import catalog
 from datamon.download import bundle_entries
 from datamon.errors import ConflictsForbidden, NotFound, NothingToCommit, SplitFailed, WrongState
-from datamon.ids import RepoName, SplitId
-from datamon.merge import Version
-from datamon.model import ConflictMode, DiamondState, Entry, SplitState
+from datamon.ids import RepoName
+from datamon.model import ConflictMode, DiamondState, SplitState
 from starter.client import SplitOptions
-from tests.property.test_merge import reference
+from tests.property.test_merge import reference, version
 from tests.workflow.helpers import add_started, published, splits
 
 NODES = st.sampled_from(["node-1", "node-2", "node-3"])
@@ -139,11 +138,7 @@ class Lives(RuleBasedStateMachine):
         assert names == {*winners, *kept}
 
     def versions(self, done):
-        return [
-            Version(Entry(name, text, 1, 420, 0, clock), SplitId(node), clock)
-            for node in done
-            for name, (text, clock) in self.held[node].items()
-        ]
+        return [version(name, text, clock, node) for node in done for name, (text, clock) in self.held[node].items()]
 
     @OPEN
     @rule(sure=st.integers(0, 3))
