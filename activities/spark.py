@@ -84,7 +84,7 @@ class SparkJob:
         return not (self.spark.master or "").startswith("local")
 
     def run(self, work: Callable[..., Result], items: Sequence[Item]) -> list[Result]:
-        """Do the work on each item, in tasks of one or a few. It is called with the item and `tell`, for the progress."""
+        """Do the work on each item, in tasks of one or a few. It is called with the item and `tell`, for progress."""
         if not items:
             return []
         self._stop_if_told()
