@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from temporalio import activity
 
 from activities.sharing import check_written, same_store
-from activities.spark import SparkJob, spark_job
+from activities.spark import Progress, SparkJob, spark_job
 from activities.wire import wire_errors
 from datamon import catalog, keys
 from datamon.commit import (
@@ -116,9 +116,12 @@ class CommitActivities:
             {split.id: split.lists for split in splits},
         )
         numbered = ranges_to_merge(task, self._context)
+        files, size = sum(split.files for split in splits), sum(split.bytes for split in splits)
+        work = Progress(all_parts=len(numbered), all_files=files, all_bytes=size)
         if request.mode is ConflictMode.FORBID:
+            job.progress = replace(work, phase="looking for conflicts")
             self._refuse_conflicts(task, numbered, job)
-        job.progress.phase, job.progress.all_parts = "merging", len(numbered)
+        job.progress = replace(work, phase="merging")
         reports = job.run(partial(merge_range, task=task, context=self._context), numbered)
         lists = [info for report in reports for info in report.lists]
         written = (keys.bundle_files(request.repo, request.bundle, info.index) for info in lists)
@@ -147,7 +150,6 @@ class CommitActivities:
 
     def _refuse_conflicts(self, task: MergeTask, ranges: list[NumberedRange], job: SparkJob) -> None:
         """Look before writing anything, so that a refused commit leaves nothing behind."""
-        job.progress.phase, job.progress.all_parts = "looking for conflicts", len(ranges)
         reports = job.run(partial(check_range, task=task, context=self._context), ranges)
         count = sum(report.conflicts for report in reports)
         if count:

@@ -281,3 +281,13 @@ def instant(ns: int) -> str:
     """Nanoseconds since the epoch as the text that descriptors carry."""
     seconds, rest = divmod(ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None).isoformat()}.{rest:09d}Z"
+
+
+def clock(instant: str) -> float:
+    """Seconds since the epoch of such a text."""
+    return datetime.fromisoformat(f"{instant[:26]}+00:00").timestamp()
+
+
+def seconds_between(earlier: str | None, later: str | None) -> float:
+    """How long it was from one such text to another; 0 where one of them is missing."""
+    return max(0.0, clock(later) - clock(earlier)) if earlier and later else 0.0

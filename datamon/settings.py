@@ -1,11 +1,6 @@
-"""Where things are, by environment: the home folder, the store, this host, and the embedded stack if it runs.
+"""Where things are: the home folder, the store, this host, and the embedded stack if it runs.
 
-    DATAMON_HOME          ~/.datamon      server database, logs, and by default the store
-    DATAMON_STORE         $DATAMON_HOME/store
-    DATAMON_HOST          the host name   names the task queue of this machine's disks
-    DATAMON_CONTRIBUTOR   the login name  "Name <email>", recorded with what you make
-    DATAMON_SPARK_MASTER  local[*]
-    DATAMON_JANITOR_PROFILE   the AWS profile whose credentials housekeeping removes objects with
+What can be set, and how, is in `datamon.config`.
 
 `datamon up` leaves `stack.json` in the home folder for the other commands, and holds a lock there as long as
 it lives; so a file left behind by a crash is not mistaken for a running stack.
@@ -20,12 +15,13 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
+from datamon import config
 from datamon.errors import BadUsage, WrongState
 from datamon.model import Contributor
 from datamon.stores import Context, open_context
@@ -52,10 +48,16 @@ class Settings:
     contributor: Contributor
     spark_master: str
     janitor_profile: str = ""
+    log_format: str = "text"
+    log_level: str = "info"
+    metrics: str = ""
+    tracing: str = ""
+    temporal: Mapping[str, str] = field(default_factory=dict, repr=False)  # its variables, keys and all
 
     @classmethod
-    def load(cls, environment: Mapping[str, str] = os.environ) -> Settings:
+    def load(cls, environment: Mapping[str, str] | None = None) -> Settings:
         """The settings of this process. A store that is not named is the running stack's, else the home's."""
+        environment = config.environment() if environment is None else environment
         home = Path(environment.get("DATAMON_HOME") or Path.home() / ".datamon").expanduser().absolute()
         store = environment.get("DATAMON_STORE")
         if not store:
@@ -70,6 +72,11 @@ class Settings:
             contributor=_contributor(environment.get("DATAMON_CONTRIBUTOR") or _login()),
             spark_master=environment.get("DATAMON_SPARK_MASTER") or "local[*]",
             janitor_profile=environment.get("DATAMON_JANITOR_PROFILE") or "",
+            log_format=environment.get("DATAMON_LOG_FORMAT") or "text",
+            log_level=environment.get("DATAMON_LOG_LEVEL") or "info",
+            metrics=environment.get("DATAMON_METRICS") or "",
+            tracing=environment.get("DATAMON_TRACING") or "",
+            temporal={name: value for name, value in environment.items() if name.startswith("TEMPORAL_")},
         )
 
     def context(self) -> Context:

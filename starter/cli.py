@@ -7,12 +7,14 @@ import importlib
 import os
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
-from datamon import __version__
+from datamon import __version__, config
 from datamon.errors import DatamonError, why
+from starter.commands.base import Group, manners_options
+from starter.output import Command, has_colours, manners
 
 _COMMANDS = {
     "up": ("stack:up", "Start the embedded Temporal server and a worker with local Spark."),
@@ -23,6 +25,8 @@ _COMMANDS = {
     "diamond": ("diamond:diamond", "Make one bundle out of many uploads."),
     "label": ("label:label", "Give bundles movable names."),
     "bundle": ("bundle:bundle", "Make, list, show and download bundles."),
+    "config": ("config:config", "Show what is set, and where."),
+    "completion": ("config:completion", "Print a script that makes a shell complete commands."),
     "housekeeping": ("housekeeping:housekeeping", "Remove what is left of diamonds that ended long ago."),
 }
 
@@ -30,7 +34,7 @@ _COMMANDS = {
 gc.set_threshold(100_000, 20, 20)  # importing makes many objects and no garbage: a command starts 0.1 s sooner
 
 
-class _Lazy(click.Group):
+class _Lazy(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -46,10 +50,31 @@ class _Lazy(click.Group):
             formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
 
 
+def _setting_options(command: Command) -> Command:
+    """A flag for every setting that is no secret: what is on a command line, everybody on the machine can read."""
+
+    def callback(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            config.set_flag(str(parameter.name).upper(), value)
+
+    file = config.Setting("config", "DATAMON_CONFIG", "", "A datamon.toml to use instead of those that would be found.")
+    for setting in reversed([file, *(setting for setting in config.SETTINGS if not setting.secret)]):
+        option = click.option(
+            setting.flag,
+            setting.variable.lower(),
+            callback=callback,
+            expose_value=False,
+            help=setting.about,
+            metavar="VALUE",
+        )
+        command = option(command)
+    return command
+
+
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="datamon")
-@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
-def datamon(**_: Any) -> None:
+@_setting_options
+def datamon() -> None:
     """Many machines upload, one immutable bundle comes out.
 
     \b
@@ -59,6 +84,9 @@ def datamon(**_: Any) -> None:
     datamon diamond add --repo weather --diamond $diamond --path /data/part1
     datamon diamond commit --repo weather --diamond $diamond --message March
     """  # noqa: D301 - the backspace keeps click from joining the lines
+
+
+datamon.params += manners_options()
 
 
 def main() -> NoReturn:
@@ -84,7 +112,7 @@ def _run() -> int:
     try:
         code = datamon.main(prog_name="datamon", standalone_mode=False)
     except DatamonError as error:
-        if "--debug" in sys.argv[1:2]:
+        if manners.debug:
             traceback.print_exc()
         return _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -107,7 +135,8 @@ def _run() -> int:
 
 
 def _fail(sentence: str, code: int) -> int:
-    click.echo(f"datamon: {sentence}", err=True)
+    prefix = click.style("datamon:", fg="red", bold=True)
+    click.echo(f"{prefix} {sentence}", err=True, color=has_colours(sys.stderr))
     return code
 
 

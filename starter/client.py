@@ -29,6 +29,7 @@ from datamon.stores import Context
 from starter.connect import connect, has_live_worker
 from starter.diamonds import Diamond, Diamonds, Split, SplitOptions
 from starter.housekeeping import Housekeeping
+from worker.telemetry import flush
 from workflows.names import PASSING, host_queue
 
 __all__ = ["Datamon", "Diamond", "Diamonds", "Housekeeping", "Labels", "Repos", "Split", "SplitOptions"]
@@ -63,6 +64,7 @@ class Datamon:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing to close: a Temporal client is its event loop's, and stores hold nothing open."""
+        await asyncio.to_thread(flush, self.settings)
 
     @asynccontextmanager
     async def serving_host(self) -> AsyncIterator[bool]:

@@ -11,7 +11,8 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from functools import cache
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.api.enums.v1 import TaskQueueType
@@ -19,12 +20,12 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
-from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.envconfig import ClientConfig, ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
 from datamon.errors import BadUsage, Failed, NoWorker, ServerUnreachable
 from datamon.settings import Settings, running_stack
+from worker.telemetry import interceptors, runtime
 from workflows.names import PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
 
 CONNECT_SECONDS = 5
@@ -36,24 +37,53 @@ Answer = TypeVar("Answer")
 
 def target(settings: Settings) -> dict[str, Any]:
     """What `Client.connect` is to be called with."""
+    told = {name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")}
     try:
-        config: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
+        config: dict[str, Any] = dict(
+            ClientConfig.load_client_connect_config(override_env_vars=told | dict(settings.temporal))
+        )
     except (OSError, RuntimeError, ValueError) as error:
         raise BadUsage(f"Temporal's configuration cannot be used: {error}") from error
     stack = running_stack(settings.home)
-    chosen = os.environ.get("TEMPORAL_ADDRESS") or os.environ.get("TEMPORAL_PROFILE")
-    if stack is not None and not chosen:
+    if stack is not None and not is_told_where(settings):
         config = {"target_host": stack.address}
     config.setdefault("target_host", "localhost:7233")
     config["identity"] = f"{os.getpid()}@{settings.host}"
     return config
 
 
-async def connect(settings: Settings) -> Client:
-    """A client of the server that these settings lead to."""
-    config = target(settings)
+@dataclass(frozen=True)
+class Profile:
+    """What a profile of Temporal's own configuration file says of itself."""
+
+    source: str
+    says: frozenset[str]
+
+
+def of_profile(settings: Settings) -> Profile:
+    """The profile that counts, without what variables say."""
+    name = settings.temporal.get("TEMPORAL_PROFILE")
+    file = settings.temporal.get("TEMPORAL_CONFIG_FILE")
     try:
-        client = await asyncio.wait_for(Client.connect(**config, runtime=quiet_runtime()), CONNECT_SECONDS)
+        found = ClientConfigProfile.load(name, config_source=Path(file) if file else None, disable_env=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadUsage(f"Temporal's configuration cannot be used: {error}") from error
+    told = {field for field in ("address", "namespace", "api_key", "tls") if getattr(found, field)}
+    told |= {"tls"} if found.api_key else set()  # with a key, it is the default
+    return Profile(f"profile {name or 'default'} of {file or 'temporal.toml'}", frozenset(told))
+
+
+def is_told_where(settings: Settings) -> bool:
+    """Whether somebody chose a server, so that the embedded one does not count."""
+    return bool(settings.temporal.get("TEMPORAL_ADDRESS") or settings.temporal.get("TEMPORAL_PROFILE"))
+
+
+async def connect(settings: Settings, *, metrics: bool = False) -> Client:
+    """A client of the server that these settings lead to. Metrics are served by workers only."""
+    config = target(settings) | {"interceptors": interceptors(settings)}
+    config["runtime"] = runtime(settings.metrics if metrics else "")
+    try:
+        client = await asyncio.wait_for(Client.connect(**config), CONNECT_SECONDS)
         await has_worker(client, TASK_QUEUE)  # the first call that needs the namespace
         return client
     except TimeoutError:
@@ -62,17 +92,10 @@ async def connect(settings: Settings) -> Client:
         raise ServerUnreachable(config["target_host"], gist(error)) from error
 
 
-@cache
-def quiet_runtime() -> Runtime:
-    """Temporal's client without its own log on the terminal: what it has to say is raised as well."""
-    quiet = LoggingConfig(filter=TelemetryFilter(core_level="OFF", other_level="OFF"))
-    return Runtime(telemetry=TelemetryConfig(logging=quiet))
-
-
 async def answers(address: str) -> bool:
     """Whether a Temporal server answers at an address, with the default namespace there."""
     try:
-        client = await asyncio.wait_for(Client.connect(address, runtime=quiet_runtime()), CONNECT_SECONDS)
+        client = await asyncio.wait_for(Client.connect(address, runtime=runtime()), CONNECT_SECONDS)
         await has_worker(client, TASK_QUEUE)
     except (RuntimeError, RPCError, TimeoutError):
         return False

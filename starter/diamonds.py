@@ -157,7 +157,7 @@ class SplitOptions:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An upload under way: which attempt it is, counting from 1, and how far."""
+    """An upload or a merge under way: which attempt it is, counting from 1, and how far."""
 
     number: int
     progress: Progress
@@ -292,6 +292,11 @@ class Diamond:
         answer: CommitAnswer = await self._ask(DiamondWorkflow.commit, request, "it cannot be committed any more")
         return answer
 
+    async def progress(self) -> Progress | None:
+        """How far the merge of a commit is, from its last heartbeat; None before the first one and after the end."""
+        attempt = await _attempt(self._datamon, self.handle)
+        return attempt.progress if attempt is not None else None
+
     async def preview(
         self, mode: ConflictMode = ConflictMode.KEEP, order: Order = Order.UPLOADED, splits: int | None = None
     ) -> Preview:
@@ -383,6 +388,19 @@ def _location(path: str | Path) -> str:
     return plain_text("path", str(Path(path).absolute()))
 
 
+async def _attempt(datamon: Datamon, handle: WorkflowHandle[Any, Any]) -> Attempt | None:
+    """The Spark job of a workflow that is under way, if it has told of itself."""
+    try:
+        told = await handle.describe()
+    except RPCError:
+        return None
+    for pending in told.raw_description.pending_activities:
+        details = await datamon.client.data_converter.decode(list(pending.heartbeat_details.payloads))
+        if details and isinstance(details[0], dict):
+            return Attempt(pending.attempt, Progress.read(details[0]))
+    return None
+
+
 class Split:
     """A split, from afar."""
 
@@ -413,15 +431,17 @@ class Split:
 
     async def attempt(self) -> Attempt | None:
         """The attempt to upload that is under way, as its last heartbeat tells."""
+        return await _attempt(self._datamon, self.handle)
+
+    async def stop(self, reason: str = "stopped by its user") -> bool:
+        """Ask it to stop: it ends as failed, and can run again under its id. Whether there is a run to be asked."""
         try:
-            told = await self.handle.describe()
-        except RPCError:
-            return None
-        for pending in told.raw_description.pending_activities:
-            details = await self._datamon.client.data_converter.decode(list(pending.heartbeat_details.payloads))
-            if details and isinstance(details[0], dict):
-                return Attempt(pending.attempt, Progress.read(details[0]))
-        return None
+            await self.handle.signal(SplitWorkflow.stop, plain_text("reason", reason))
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise unreachable(self._datamon.client, error) from error
+        return True
 
     async def _until_started(self) -> None:
         """A diamond starts a limited number of splits at once; the others have no workflow yet."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -17,6 +20,24 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _NUMBERS = frozenset({"FILES", "BYTES", "STORED", "SIZE", "CONFLICTS"})
 PAGE = 1000  # lines printed at a time: one by one takes four times as long
 _FORMATS = ("table", "json", "yaml")
+_COLOURS = {"done": "green", "running": "cyan", "committing": "cyan", "failed": "red", "canceled": "yellow"}
+
+
+@dataclass
+class Manners:
+    """How this command was told to behave."""
+
+    quiet: bool = False
+    debug: bool = False
+
+
+manners = Manners()
+
+
+def has_colours(stream: Any) -> bool:
+    """Whether what is printed there may be coloured: on a terminal, unless its user does not want that."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return bool(not plain and stream is not None and stream.isatty())
 
 
 def format_option(command: Command) -> Command:
@@ -34,9 +55,24 @@ def _format(default: str) -> Callable[[Command], Command]:
     return click.option("--format", type=click.Choice(_FORMATS), default=default, show_default=True, help=about)
 
 
+def result_format_option(command: Command) -> Command:
+    """`--format`, for what a command has made; its table is the id alone, for scripts."""
+    return _format("table")(command)
+
+
 def say(text: str) -> None:
     """A remark, on stderr."""
-    click.echo(text, err=True)
+    if not manners.quiet:
+        click.echo(text, err=True)
+
+
+def print_result(name: str, made: Any, format: str) -> None:
+    """What was made: its id, or all that is known of it."""
+    if format == "table":
+        click.echo(name)
+    else:
+        print_one(made, format)
+    sys.stdout.flush()  # a restarted container needs an id even if we are killed now
 
 
 def print_listing(
@@ -94,7 +130,7 @@ def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     for page in _pages(lines):
         widths = [max(width, *(_width(row[at]) for row in page)) for at, width in enumerate(widths)]
         aligned = ["  ".join(map(_aligned, columns, row, widths)).rstrip() for row in page]
-        click.echo("\n".join(aligned))
+        click.echo("\n".join(aligned), color=has_colours(sys.stdout))
 
 
 def _pages(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -115,6 +151,8 @@ def _pages(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 def _aligned(column: str, cell: str, width: int) -> str:
     gap = " " * (width - _width(cell))
+    if column == "STATE" and cell in _COLOURS:
+        cell = click.style(cell, fg=_COLOURS[cell])
     return gap + cell if column in _NUMBERS else cell + gap
 
 

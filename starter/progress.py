@@ -1,60 +1,73 @@
-"""Progress on a terminal; nothing at all where stderr is none."""
+"""How far something is: a bar on a terminal, a line now and then where stderr is none, nothing if told to be quiet."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
+
+from starter.output import amount, has_colours, manners, say
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
     from activities.spark import Progress
-    from datamon.model import Bundle
+
+LINE_SECONDS = 10.0  # between two lines in a log
+
+
+class Meter(Protocol):
+    """Shows how far something is; `pace` is how many seconds there may be between two looks."""
+
+    pace: float
+
+    def show(self, files: int, all_files: int, size: int, all_size: int) -> None:
+        """So much of all is done."""
+        ...
+
+    def note(self, text: str) -> None:
+        """It cannot be told in numbers yet."""
+        ...
+
+
+class _Bar:
+    pace = 0.5
+
+    def __init__(self, bar: Any, what: str) -> None:
+        self._bar, self._task = bar, bar.add_task(what, total=None, note="")
+
+    def show(self, files: int, all_files: int, size: int, all_size: int) -> None:
+        of = f"/{all_files:,}" if all_files else ""
+        self._bar.update(self._task, completed=size, total=max(all_size, 1), note=f"{files:,}{of} files")
+
+    def note(self, text: str) -> None:
+        self._bar.update(self._task, note=text)
+
+
+class _Lines:
+    """For logs: few lines, and only where it takes long."""
+
+    pace = LINE_SECONDS
+
+    def __init__(self, what: str) -> None:
+        self._what, self._last = what, time.monotonic()
+
+    def show(self, files: int, all_files: int, size: int, all_size: int) -> None:
+        share = f"{min(100, 100 * size // all_size)} %, " if all_size else ""
+        of = f" of {all_files:,}" if all_files else ""
+        self.note(f"{share}{files:,}{of} files, {amount(size)}")
+
+    def note(self, text: str) -> None:
+        if time.monotonic() - self._last >= LINE_SECONDS - 1:
+            self._last = time.monotonic()
+            say(f"{self._what}: {text}")
 
 
 @contextmanager
-def upload_bar() -> Iterator[Callable[[Progress | None], None] | None]:
-    """A bar for an upload, moved by calling what it gives with the newest progress; None where nobody looks."""
-    with _bar() as bar:
-        if bar is None:
-            yield None
-            return
-        task = bar.add_task("upload", total=None, files="waiting")
-
-        def show(progress: Progress | None) -> None:
-            if progress is not None and progress.all_parts:
-                files = f"{progress.files:,}/{progress.all_files:,} files"
-                bar.update(task, completed=progress.bytes, total=max(progress.all_bytes, 1), files=files)
-            elif progress is not None:
-                bar.update(task, files=progress.phase)
-
-        yield show
-
-
-@contextmanager
-def download_bar(bundle: Bundle) -> Iterator[Callable[[int, int], None]]:
-    """A bar for a download, moved by calling what it gives with the (files, bytes) that have come."""
-    with _bar() as bar:
-        if bar is None:
-            yield lambda _files, _bytes: None
-            return
-        task = bar.add_task("download", total=max(bundle.bytes, 1), files="")
-        done = 0
-
-        def show(files: int, size: int) -> None:
-            nonlocal done
-            done += files
-            bar.update(task, advance=size, files=f"{done:,}/{bundle.files:,} files")
-
-        yield show
-
-
-@contextmanager
-def _bar() -> Iterator[Bar | None]:
-    if not sys.stderr.isatty():
-        yield None
+def meter(what: str) -> Iterator[Meter]:
+    """A meter for something that may take long."""
+    if manners.quiet or not sys.stderr.isatty():
+        yield _Lines(what)
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -62,10 +75,23 @@ def _bar() -> Iterator[Bar | None]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=14),
-        TextColumn("{task.fields[files]}"),
+        TextColumn("{task.fields[note]}"),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield bar
+    console = Console(stderr=True, no_color=not has_colours(sys.stderr))
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Bar(bar, what)
+
+
+def show_progress(seen: Meter, progress: Progress | None) -> None:
+    """What a heartbeat carried."""
+    if progress is None:
+        return
+    if progress.all_parts and progress.all_bytes:
+        seen.show(progress.files, progress.all_files, progress.bytes, progress.all_bytes)
+    elif progress.all_parts:
+        seen.note(f"{progress.phase} {progress.parts}/{progress.all_parts}, {progress.files:,} files")
+    else:
+        seen.note(progress.phase)

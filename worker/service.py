@@ -20,6 +20,7 @@ from activities.recovery import RecoveryActivities
 from activities.upload import UploadActivities
 from datamon.settings import Settings
 from worker.spark import SparkRuntime
+from worker.telemetry import flush
 from workflows.diamond import DiamondWorkflow
 from workflows.janitor import JanitorWorkflow
 from workflows.names import TASK_QUEUE, queues_of
@@ -109,3 +110,4 @@ async def serving(
                 log.info("stopping")
     finally:
         await asyncio.to_thread(spark.stop)
+        await asyncio.to_thread(flush, settings)

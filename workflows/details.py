@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+from datamon.ids import SplitId
 from datamon.model import SplitState
-from workflows.record import DiamondRecord
+from workflows.record import DiamondRecord, SplitRow
 
 FAILURES = 5
 
@@ -19,6 +20,9 @@ def describe(record: DiamondRecord) -> str:
         ("files", f"{record.index.files:,}"),
         ("bytes", f"{record.index.bytes:,}"),
     ]
+    slowest = record.slowest()
+    if slowest is not None:
+        rows.append(("slowest split", _slowest(*slowest)))
     if record.index.waiting:
         rows.append(("waiting for a place", str(record.index.waiting)))
     if record.commit is not None and record.answer is None:
@@ -28,6 +32,11 @@ def describe(record: DiamondRecord) -> str:
     if record.reason:
         rows.append(("last failure", record.reason))
     return table(("diamond", f"{record.repo} / {record.diamond}"), rows) + _failures(record)
+
+
+def _slowest(split: SplitId, row: SplitRow) -> str:
+    told = f"running since {row.since[11:19]} UTC" if row.open else f"took {row.took:,.1f} s"
+    return f"{row.tag or split}, {told}"
 
 
 def table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:

@@ -23,6 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from datamon.errors import ConflictsForbidden, DatamonError, StoreRefused, WrongState
     from datamon.ids import BundleId, SplitId, id_at, label_name
     from datamon.model import Contributor, Diamond, DiamondState, Label, instant
+    from workflows.counting import count_commit
     from workflows.details import describe
     from workflows.fleet import Fleet
     from workflows.messages import (
@@ -110,10 +111,13 @@ class DiamondWorkflow:
     def _is_open(self) -> bool:
         return self._record.revision > 0 and not self._record.recovering
 
-    @workflow.signal(description="Add splits, a list of AddSplit. The same request twice counts once.")
+    @workflow.signal(
+        description='Add splits: [{"path": "/data/part1", "host": "node-1"}], or [{"path": "s3://bucket/part1"}].'
+    )
     def add(self, splits: list[AddSplit]) -> None:
-        """Accept or refuse splits. Ask the query `split` which it was."""
-        for split in splits:
+        """Accept or refuse splits. Ask the query `split` which it was. The same request twice counts once."""
+        for told in splits:
+            split = self._record.completed(told, _new_id)
             refused = self._record.add(split, instant(workflow.time_ns()))
             if refused is not None:
                 workflow.logger.info("add of split %s refused: %s", split.split, refused)
@@ -122,12 +126,13 @@ class DiamondWorkflow:
     @workflow.signal(description="A split has ended. Sent by SplitWorkflow.")
     def split_changed(self, report: SplitReport) -> None:
         """Take note of how a split ended."""
-        self._record.report(report)
+        self._record.report(report, instant(workflow.time_ns()))
         self._describe()
 
-    @workflow.update(description="Commit the done splits into one bundle, and answer with it.")
+    @workflow.update(description='Commit the done splits into one bundle, and answer with it: {"message": "March"}.')
     async def commit(self, request: CommitRequest) -> CommitAnswer:
         """Commit, and wait for the outcome."""
+        request = _named(request)
         if not self._record.knows_commit(request):
             self._record.accept_commit(request)
             self._describe()
@@ -146,9 +151,13 @@ class DiamondWorkflow:
             with wire_errors():
                 self._record.check_commit(request)
 
-    @workflow.signal(name="commit", description="Commit the done splits into one bundle; see `status` for the outcome.")
+    @workflow.signal(
+        name="commit",
+        description='Commit the done splits into one bundle: {"message": "March"}. See `status` for the outcome.',
+    )
     def commit_signal(self, request: CommitRequest) -> None:
         """Commit, for callers that do not wait. What is refused changes nothing; the query `commit` tells why."""
+        request = _named(request)
         if self._record.is_under_way(request):
             return
         try:
@@ -158,9 +167,9 @@ class DiamondWorkflow:
             workflow.logger.info("commit refused: %s", error)
         else:
             self._record.accept_commit(request)
-            self._describe()
+        self._describe()
 
-    @workflow.update(description="Stop all splits and close the diamond without a bundle.")
+    @workflow.update(description='Stop all splits and close the diamond without a bundle: {"reason": "a mistake"}.')
     async def cancel(self, request: CancelRequest) -> DiamondStatus:
         """Cancel, and wait until the splits have stopped."""
         if not self._is_cancel(request):
@@ -177,7 +186,9 @@ class DiamondWorkflow:
             with wire_errors():
                 self._record.check_open("it cannot be canceled any more")
 
-    @workflow.signal(name="cancel", description="Stop all splits and close the diamond without a bundle.")
+    @workflow.signal(
+        name="cancel", description='Stop all splits and close the diamond without a bundle: {"reason": "a mistake"}.'
+    )
     def cancel_signal(self, request: CancelRequest) -> None:
         """Cancel, for callers that do not wait. During a commit it waits, and counts if that comes to nothing."""
         if not self._record.state.ended and self._record.cancel is None:
@@ -267,6 +278,7 @@ class DiamondWorkflow:
         except DatamonError as error:
             record.fail_commit(request, error)
             return
+        accepted = workflow.now()
         record.making = BundleId(_new_id()) if workflow.patched("commits-name-their-bundle") else None
         try:
             await self._move(DiamondState.COMMITTING)
@@ -300,6 +312,7 @@ class DiamondWorkflow:
             answer = replace(answer, unlabeled=await self._set_label(request.label, who, bundle))
         record.reason, record.bundle, record.making = answer.unlabeled, bundle, None
         await self._move(DiamondState.DONE)
+        count_commit(record.repo, workflow.now() - accepted, made.conflicts)
         record.answer = answer
 
     def _undo_committing(self, request: CommitRequest, failure: DatamonError) -> None:
@@ -387,6 +400,7 @@ class DiamondWorkflow:
         """Enter a state: in memory at once, so that handlers see it, then in the store and in the search attributes."""
         record = self._record
         record.state = record.state.advance(state, record.diamond)
+        workflow.logger.info("%s%s", state, f": {record.reason}" if record.reason else "")
         workflow.upsert_search_attributes([STATE.value_set(state), SPLITS.value_set(len(record.splits))])
         self._describe()
         await self._publish(MetadataActivities.publish_diamond)
@@ -433,6 +447,11 @@ class DiamondWorkflow:
 
 def _new_id() -> str:
     return id_at(workflow.time(), workflow.random().randbytes(16))
+
+
+def _named(request: CommitRequest) -> CommitRequest:
+    """A request with a name, which one that was sent by hand may lack."""
+    return request if request.request else replace(request, request=_new_id())
 
 
 def _ask_again() -> ApplicationError:

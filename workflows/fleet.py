@@ -128,7 +128,7 @@ class Fleet:
 
     async def _start(self, split: SplitId) -> None:
         """Start the next generation of a split, once the one before, which has told that it ended, is gone."""
-        add, row = self._record.begin(split), self._record.splits[split]
+        add, row = self._record.begin(split, instant(workflow.time_ns())), self._record.splits[split]
         if add is None:
             return
         for pause in _PAUSES:
@@ -184,7 +184,7 @@ class Fleet:
     async def _watch(self, split: SplitId, generation: int, child: _Child) -> None:
         """A split tells how it ended, but not when somebody terminates it. This run of the diamond sees that itself."""
         try:
-            self._record.report(await child)
+            self._record.report(await child, instant(workflow.time_ns()))
         except ChildWorkflowError as error:
             terminated = isinstance(error.cause, TerminatedError)
             await self._lost(split, generation, _TERMINATED if terminated else str(from_wire(error)))
@@ -198,7 +198,7 @@ class Fleet:
         if row.open and row.generation == generation and workflow.patched("lost-splits-are-settled"):
             ended = await self._settled(split, generation, why)
         told = SplitReport(split, generation, ended.state, ended.files, ended.bytes, reason=ended.reason)
-        self._record.report(replace(told, epoch=self._record.epoch))
+        self._record.report(replace(told, epoch=self._record.epoch), instant(workflow.time_ns()))
 
     async def _settled(self, split: SplitId, generation: int, why: str) -> EndedSplit:
         record = self._record

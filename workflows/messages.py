@@ -39,16 +39,23 @@ class Options:
         )
 
 
+NOBODY = Contributor("")
+UNNAMED = SplitId("")
+
+
 @dataclass(frozen=True)
 class AddSplit:
-    """A split to upload. `request` is new with every call of a user, so that a repeated signal counts once."""
+    """A split to upload. `request` is new with every call of a user, so that a repeated signal counts once.
 
-    split: SplitId
-    request: str
-    path: str
-    queue: str
-    host: str
-    contributor: Contributor
+    By hand it takes a `path` and the `host` it is on, or an s3:// URL alone: the diamond fills in the rest.
+    """
+
+    split: SplitId = UNNAMED
+    request: str = ""
+    path: str = ""
+    queue: str = ""
+    host: str = ""
+    contributor: Contributor = NOBODY
     tag: str = ""
     skip_on_error: bool = False
     must_exist: bool = False  # the caller gave an id it had got before
@@ -58,10 +65,10 @@ class AddSplit:
 
 @dataclass(frozen=True)
 class CommitRequest:
-    """A wish to commit. The same `request` again asks for the same answer."""
+    """A wish to commit. The same `request` again asks for the same answer; by hand, a `message` is enough."""
 
-    request: str
-    message: str
+    request: str = ""
+    message: str = ""
     mode: ConflictMode = ConflictMode.KEEP
     order: Order = Order.UPLOADED
     wait: bool = False

@@ -27,6 +27,13 @@ def split_workflow(repo: RepoName, diamond: DiamondId, split: SplitId) -> str:
     return f"split/{repo}/{diamond}/{split}"
 
 
+def named_by(workflow_id: str) -> dict[str, str]:
+    """Which repo, diamond and split the workflow with this id is about."""
+    kind, _, rest = workflow_id.partition("/")
+    fields = {"diamond": ("repo", "diamond"), "split": ("repo", "diamond", "split")}.get(kind, ())
+    return dict(zip(fields, rest.split("/"), strict=False))
+
+
 def host_queue(host: str) -> str:
     """Task queue of the workers that see one host's disks."""
     return f"{TASK_QUEUE}@{host}"

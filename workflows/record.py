@@ -10,18 +10,20 @@ import heapq
 import zlib
 from base64 import b85decode, b85encode
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from activities.recovery import REASON, FoundSplit, TakenUp
-from datamon.errors import DatamonError, NotFound, NothingToCommit, WrongState
+from datamon.errors import BadUsage, DatamonError, NotFound, NothingToCommit, WrongState
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
-from datamon.model import Contributor, Diamond, DiamondState, LeftOut, SplitState, TakenSplit
+from datamon.model import Contributor, Diamond, DiamondState, LeftOut, SplitState, TakenSplit, seconds_between
+from datamon.sources import is_remote
 from workflows.messages import (
+    NOBODY,
     AddSplit,
     CancelRequest,
     CommitAnswer,
@@ -33,6 +35,7 @@ from workflows.messages import (
     SplitReport,
     SplitStatus,
 )
+from workflows.names import TASK_QUEUE, host_queue
 
 REFUSALS = 100  # refused adds and failed commits that are remembered, for the clients that sent them
 MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.3 MB; a payload ends at 2 MiB
@@ -46,6 +49,8 @@ class SplitRow:
     request: str
     created: str
     state: SplitState = SplitState.RUNNING
+    since: str = ""  # when its newest run was started
+    took: float = 0  # seconds from there to its end
     generation: int = 0
     waiting: AddSplit | None = None  # accepted, and its workflow is not started yet
     open: bool = False  # its workflow runs, or is about to
@@ -151,6 +156,19 @@ class DiamondRecord:
 
     # Adding
 
+    def completed(self, add: AddSplit, new_id: Callable[[], str]) -> AddSplit:
+        """An add with all that a person who sends it by hand leaves out."""
+        is_far = is_remote(add.path)
+        return replace(
+            add,
+            split=add.split or SplitId(new_id()),
+            request=add.request or new_id(),
+            queue=add.queue or (TASK_QUEUE if is_far else host_queue(add.host)),
+            host=add.host or ("anywhere" if is_far else ""),
+            contributor=self.contributor if add.contributor == NOBODY else add.contributor,
+            tag=add.tag or add.host,
+        )
+
     def add(self, add: AddSplit, now: str) -> DatamonError | None:
         """Take a split on, or remember why not. The same request twice counts once."""
         known = self.splits.get(add.split)
@@ -166,6 +184,8 @@ class DiamondRecord:
 
     def _check_add(self, add: AddSplit, known: SplitRow | None) -> None:
         split_id(add.split)
+        if not add.path or not add.host:
+            raise BadUsage("an add needs a `path`, and the `host` it is on unless it is an s3:// URL")
         self.check_open("no split can be added any more")
         if known is None and len(self.splits) >= MAX_SPLITS:
             refused = f"it holds {MAX_SPLITS:,} splits; put more files into each"
@@ -190,7 +210,7 @@ class DiamondRecord:
     def _refuse(self, add: AddSplit, error: DatamonError) -> None:
         _remember(self.refused, add.split, Refusal.of(add.request, error))
 
-    def report(self, report: SplitReport) -> None:
+    def report(self, report: SplitReport, now: str = "") -> None:
         """Take note of how a split ended. What an older generation tells, or one of before a recovery, is ignored."""
         row = self.splits.get(report.split)
         if row is None or not row.open or (row.generation, self.epoch) != (report.generation, report.epoch):
@@ -200,6 +220,7 @@ class DiamondRecord:
             if not row.superseded:
                 row.state, row.reason = report.state, report.reason[:REASON]
                 row.files, row.bytes = report.files, report.bytes
+                row.took = seconds_between(row.since, now)
 
     def ready(self) -> list[SplitId]:
         """The splits to start now: those that were added first, as far as there is room in the window."""
@@ -207,12 +228,13 @@ class DiamondRecord:
         ready = self.index.ready
         return heapq.nsmallest(room, ready, key=lambda split: ready[split].position) if room > 0 else []
 
-    def begin(self, split: SplitId) -> AddSplit | None:
+    def begin(self, split: SplitId, now: str = "") -> AddSplit | None:
         """Count a split as running in its next generation. What to upload, if there still is anything."""
         with self.changing(split) as row:
             add = row.waiting
             if add is not None:
                 row.generation, row.open, row.waiting, row.superseded = row.generation + 1, True, None, False
+                row.since, row.took = now, 0
         return add
 
     def drop_waiting(self, why: str) -> dict[SplitId, AddSplit]:
@@ -257,6 +279,8 @@ class DiamondRecord:
         if self.commit is not None and not self.state.ended and not self._gives_way(request):
             raise WrongState("diamond", self.diamond, DiamondState.COMMITTING, "another commit was first")
         self.check_open("it cannot be committed any more")
+        if not request.message.strip():
+            raise BadUsage("a commit needs a `message`: say in a sentence what this version is")
         if request.label:
             label_name(request.label)
         if not request.wait:
@@ -326,6 +350,12 @@ class DiamondRecord:
     def count(self, state: SplitState) -> int:
         """How many splits are in a state."""
         return self.index.states[state]
+
+    def slowest(self) -> tuple[SplitId, SplitRow] | None:
+        """The split that has been running for the longest time; if none runs, the one that took longest."""
+        if self.index.open:
+            return min(self.index.open.items(), key=lambda item: item[1].since)
+        return max(self.splits.items(), key=lambda item: item[1].took, default=None)
 
     def in_line(self) -> list[tuple[SplitId, SplitRow]]:
         """The splits in the order they were added."""

@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from datamon.ids import BundleId
     from datamon.model import Split, SplitState, instant
     from datamon.sources import Source
+    from workflows.counting import count_split, count_upload
     from workflows.details import table
     from workflows.messages import Refusal, SplitInput, SplitReport
     from workflows.names import STATE, diamond_workflow
@@ -102,6 +103,8 @@ class SplitWorkflow:
 
     async def _start(self) -> BundleId | None:
         order = self._order
+        count_split(order.repo, SplitState.RUNNING)
+        workflow.logger.info("uploads %s on %s, generation %d", order.add.path, order.add.host, order.generation)
         started = instant(workflow.time_ns())
         return await quickly(
             MetadataActivities.start_split,
@@ -144,8 +147,13 @@ class SplitWorkflow:
             f"split.yaml: {report.state}",
         )
         self._state = report.state
+        count_split(order.repo, report.state)
+        if report.state is SplitState.DONE:
+            count_upload(order.repo, report.files, report.stored, max(0, report.bytes - report.stored))
         workflow.upsert_search_attributes([STATE.value_set(report.state)])
-        self._describe(report.reason or f"{report.files} files, {report.bytes} bytes, {report.stored} newly stored")
+        told = report.reason or f"{report.files} files, {report.bytes} bytes, {report.stored} newly stored"
+        workflow.logger.info("%s: %s", report.state, told)
+        self._describe(told)
 
     async def _tell_diamond(self, report: SplitReport) -> None:
         """By workflow id and no run id: the diamond may have continued as new. One that has ended needs no telling."""

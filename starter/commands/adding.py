@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
-from datamon.errors import DatamonError, ServerUnreachable, SourceMissing, SourceUnreadable, counted, quoted, why
+from datamon import catalog
+from datamon.errors import (
+    DatamonError,
+    ServerUnreachable,
+    SourceMissing,
+    SourceUnreadable,
+    SplitFailed,
+    counted,
+    quoted,
+    why,
+)
 from datamon.model import Diamond as StoredDiamond
 from datamon.model import Split as StoredSplit
-from datamon.model import SplitState
+from datamon.model import SplitState, seconds_between
+from datamon.settings import Settings
 from datamon.sources import is_remote
 from starter.output import amount, say
 
 if TYPE_CHECKING:
     from starter.client import Datamon, Split
     from workflows.messages import SplitReport, SplitStatus
+
+
+STOP_SECONDS = 0.2  # between attempts to stop a split that has not started
 
 
 def check_source(path: str) -> None:
@@ -72,18 +87,49 @@ def on_interrupt(remark: str) -> Iterator[None]:
         raise
 
 
-async def watched(split: Split) -> SplitReport:
-    """The split's report; on a terminal, with a progress bar until it comes."""
-    from starter.progress import upload_bar
+@contextmanager
+def pressing() -> Iterator[asyncio.Queue[None]]:
+    """Ctrl-C as something that can be waited for, as long as the block runs."""
+    presses: asyncio.Queue[None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, presses.put_nowait, None)
+    try:
+        yield presses
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def watched(split: Split, presses: asyncio.Queue[None], *, ours: bool = False) -> SplitReport:
+    """The split's report, and until it comes how far it is. The first Ctrl-C stops the split, the second leaves it."""
+    from starter.progress import meter, show_progress
 
     result = asyncio.ensure_future(split.result())
+    press = asyncio.ensure_future(presses.get())
+    stopping = told = False
     try:
-        with upload_bar() as show:
-            while show is not None and not (await asyncio.wait([result], timeout=0.5))[0]:
-                show(await split.progress())
-            return await result
+        with meter("upload") as seen:
+            while not result.done():
+                pace = STOP_SECONDS if stopping and not told else seen.pace
+                await asyncio.wait([result, press], timeout=pace, return_when=asyncio.FIRST_COMPLETED)
+                if press.done() and stopping:
+                    say(left_behind(split.id, ours=ours))
+                    raise click.Abort
+                if press.done():
+                    say(f"stopping split {split.id}; Ctrl-C again leaves it running")
+                    stopping, press = True, asyncio.ensure_future(presses.get())
+                if stopping and not told:  # it may wait for a place, and have no workflow to be told yet
+                    told = await split.stop("interrupted by its user")
+                elif not result.done():
+                    show_progress(seen, await split.progress())
+        return await result
+    except SplitFailed as error:
+        if not stopping:
+            raise
+        say(str(error))
+        raise click.Abort from None
     finally:
         result.cancel()
+        press.cancel()
 
 
 def tell_split(report: SplitReport, path: str) -> None:
@@ -98,16 +144,16 @@ def tell_split(report: SplitReport, path: str) -> None:
         say(f"{quoted(path)} holds no files, so the split is empty")
 
 
-def as_shown(splits: Sequence[StoredSplit]) -> list[dict[str, Any]]:
+async def as_shown(datamon: Datamon | None, splits: Sequence[StoredSplit]) -> list[dict[str, Any]]:
     """Splits as they are stored, with how long they took; and those that run with how far they are, if one can tell."""
     running = [split for split in splits if split.state is SplitState.RUNNING and split.started is not None]
-    progress = asyncio.run(_progress(running)) if running else {}
+    progress = await _progress(datamon, running) if running and datamon is not None else {}
     return [_shown(split, progress.get(split.id)) for split in splits]
 
 
 def _shown(split: StoredSplit, progress: dict[str, Any] | None) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(split)
-    took = until - since if (since := _clock(split.started)) and (until := _clock(split.ended)) else None
+    took = seconds_between(split.started, split.ended) if split.started and split.ended else None
     told |= {"seconds": took, "rate": int(split.bytes / took) if took and split.state is SplitState.DONE else None}
     if progress is not None:
         told |= {name: progress[name] for name in ("files", "bytes", "stored", "rate")}
@@ -115,21 +161,11 @@ def _shown(split: StoredSplit, progress: dict[str, Any] | None) -> dict[str, Any
     return told | {"progress": progress}
 
 
-def _clock(instant: str | None) -> float | None:
-    return datetime.fromisoformat(f"{instant[:26]}+00:00").timestamp() if instant else None
-
-
-async def _progress(splits: Sequence[StoredSplit]) -> dict[str, dict[str, Any]]:
-    from starter.client import Datamon
-
-    try:
-        async with await Datamon.connect() as datamon:
-            diamonds = datamon.diamonds
-            found = await asyncio.gather(
-                *(diamonds.get(split.repo, split.diamond).split(split.id).attempt() for split in splits)
-            )
-    except ServerUnreachable:
-        return {}
+async def _progress(datamon: Datamon, splits: Sequence[StoredSplit]) -> dict[str, dict[str, Any]]:
+    diamonds = datamon.diamonds
+    found = await asyncio.gather(
+        *(diamonds.get(split.repo, split.diamond).split(split.id).attempt() for split in splits)
+    )
     return {
         split.id: asdict(one.progress) | {"attempt": one.number}
         for split, one in zip(splits, found, strict=True)
@@ -137,46 +173,60 @@ async def _progress(splits: Sequence[StoredSplit]) -> dict[str, dict[str, Any]]:
     }
 
 
-def waiting_splits(diamond: StoredDiamond, stored: Sequence[StoredSplit]) -> list[StoredSplit]:
+@asynccontextmanager
+async def perhaps_connected(needed: bool) -> AsyncIterator[Datamon | None]:  # noqa: FBT001
+    """A client, if one is needed and the server answers: what the store says can be told without."""
+    datamon: Datamon | None = None
+    if needed:
+        from starter.client import Datamon as Client
+
+        with suppress(ServerUnreachable):
+            datamon = await Client.connect()
+    yield datamon
+
+
+async def all_splits(datamon: Datamon | None, diamond: StoredDiamond) -> list[StoredSplit]:
+    """The splits of a diamond in the order they were added, with those that wait for a place, if one can tell."""
+    context = datamon.context if datamon is not None else Settings.load().context()
+    stored = await asyncio.to_thread(lambda: list(catalog.splits(context, diamond.repo, diamond.id)))
+    if datamon is not None and not diamond.state.ended:
+        known = {split.id for split in stored}
+        stored += [_waiting(diamond, split) for split in await _in_line(datamon, diamond) if split.split not in known]
+    return sorted(stored, key=lambda split: (split.position, split.created, split.id))
+
+
+async def _in_line(datamon: Datamon, diamond: StoredDiamond) -> list[SplitStatus]:
     """Splits that were added and wait for a place, which only the workflow knows of; none, if it cannot be asked."""
-    if diamond.state.ended:
-        return []
-    known = {split.id for split in stored}
-    return [
-        StoredSplit(
-            id=split.split,
-            diamond=diamond.id,
-            repo=diamond.repo,
-            state=SplitState.RUNNING,
-            generation=split.generation,
-            revision=0,
-            tag=split.tag,
-            contributor=split.waiting.contributor,
-            host=split.waiting.host,
-            source=split.waiting.path,
-            created=split.created,
-            started=None,
-            position=split.position,
-        )
-        for split in asyncio.run(_known_to_workflow(diamond))
-        if split.waiting is not None and split.split not in known
-    ]
-
-
-async def _known_to_workflow(diamond: StoredDiamond) -> list[SplitStatus]:
-    from starter.client import Datamon
     from starter.connect import need_worker
     from workflows.names import TASK_QUEUE
 
     try:
-        async with await Datamon.connect() as datamon:
-            found = datamon.diamonds.get(diamond.repo, diamond.id)
-            await need_worker(datamon.client, TASK_QUEUE, patience=0)
-            if not (await found.status()).waiting:
-                return []
-            return await found.splits()
+        found = datamon.diamonds.get(diamond.repo, diamond.id)
+        await need_worker(datamon.client, TASK_QUEUE, patience=0)
+        if not (await found.status()).waiting:
+            return []
+        return [split for split in await found.splits() if split.waiting is not None]
     except DatamonError:
         return []
+
+
+def _waiting(diamond: StoredDiamond, split: SplitStatus) -> StoredSplit:
+    assert split.waiting is not None
+    return StoredSplit(
+        id=split.split,
+        diamond=diamond.id,
+        repo=diamond.repo,
+        state=SplitState.RUNNING,
+        generation=split.generation,
+        revision=0,
+        tag=split.tag,
+        contributor=split.waiting.contributor,
+        host=split.waiting.host,
+        source=split.waiting.path,
+        created=split.created,
+        started=None,
+        position=split.position,
+    )
 
 
 def pace(split: dict[str, Any]) -> str:

@@ -22,8 +22,9 @@ from datamon.names import found_by, just, order, prefixed
 from datamon.settings import Settings
 from datamon.sources import name_pattern
 from datamon.stores import Context
-from starter.commands.adding import check_source, serving_source, tell_split, watched
-from starter.commands.committing import tell_bundle
+from starter.commands.adding import check_source, pressing, serving_source, tell_split, watched
+from starter.commands.base import Group
+from starter.commands.committing import committed, tell_bundle
 from starter.commands.options import (
     checked,
     label_option,
@@ -33,11 +34,22 @@ from starter.commands.options import (
     which_bundle,
     which_bundle_options,
 )
-from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, say, seconds
-from starter.progress import download_bar
+from starter.output import (
+    Command,
+    amount,
+    format_option,
+    one_format_option,
+    print_listing,
+    print_one,
+    print_result,
+    result_format_option,
+    say,
+    seconds,
+)
+from starter.progress import meter
 
 
-@click.group()
+@click.group(cls=Group)
 def bundle() -> None:
     """Make, list, show and download bundles."""
 
@@ -195,7 +207,14 @@ def download_file(
 
 
 def _download(context: Context, bundle: Bundle, destination: Path, wanted: Wanted, *, force: bool) -> None:
-    with download_bar(bundle) as show:
+    done = Counter[str]()
+
+    with meter("download") as seen:
+
+        def show(files: int, size: int) -> None:
+            done.update(files=files, bytes=size)
+            seen.show(done["files"], bundle.files, done["bytes"], bundle.bytes)
+
         try:
             fetched = download(context, bundle, destination, wanted, force=force, progress=show)
         except KeyboardInterrupt:
@@ -210,6 +229,7 @@ def _download(context: Context, bundle: Bundle, destination: Path, wanted: Wante
 @source_options
 @click.option("--message", required=True, help="What this version is, in a sentence.")
 @label_option(required=False, about="A label to point to the new bundle.")
+@result_format_option
 def upload(
     repo: RepoName,
     path: str,
@@ -217,6 +237,7 @@ def upload(
     name_filter: str,
     message: str,
     label: LabelName | None,
+    format: str,
     *,
     skip_on_error: bool,
 ) -> None:
@@ -231,17 +252,18 @@ def upload(
 
         names = files.read() if files is not None else None
         options = SplitOptions(skip_on_error=skip_on_error, files=names, name_filter=name_filter)
-        async with await Datamon.connect() as datamon, serving_source(datamon, path):
+        async with await Datamon.connect() as datamon, serving_source(datamon, path) as ours:
             diamond = await datamon.diamonds.initialize(repo, tag="bundle upload")
             try:
-                tell_split(await watched(await diamond.add(path, options)), path)
-                answer = await diamond.commit(message, label=label)
+                with pressing() as presses:
+                    tell_split(await watched(await diamond.add(path, options), presses, ours=ours), path)
+                answer = await committed(diamond, diamond.commit(message, label=label))
             except BaseException as error:
-                reason = "interrupted" if isinstance(error, asyncio.CancelledError) else str(error)
+                reason = "interrupted" if isinstance(error, asyncio.CancelledError | click.Abort) else str(error)
                 with suppress(DatamonError):
                     await diamond.cancel(f"bundle upload: {reason}")
                 raise
-        click.echo(answer.bundle)
+        print_result(answer.bundle, answer, format)
         tell_bundle(answer)
 
     asyncio.run(run())

@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from datamon.commit import SAMPLE, contested
-from datamon.errors import ConflictsForbidden, Failed, counted
-from datamon.model import ConflictMode
+from datamon.errors import ConflictsForbidden, DatamonError, Failed, counted
+from datamon.model import ConflictMode, DiamondState, SplitState
 from datamon.preview import Preview
 from starter.output import amount, print_listing, print_one, say
 
 if TYPE_CHECKING:
+    from starter.client import Diamond
+    from starter.progress import Meter
     from workflows.messages import CommitAnswer
 
 _ROW = tuple[str, str, str, str]
+
+
+async def committed(diamond: Diamond, commit: Coroutine[None, None, CommitAnswer]) -> CommitAnswer:
+    """The answer to a commit, and until it comes how far it is."""
+    from starter.progress import meter
+
+    answer = asyncio.ensure_future(commit)
+    try:
+        with meter("commit") as seen:
+            while not (await asyncio.wait([answer], timeout=seen.pace))[0]:
+                with suppress(DatamonError):  # the answer tells what is wrong
+                    await _show(seen, diamond)
+            return await answer
+    finally:
+        answer.cancel()
+
+
+async def _show(seen: Meter, diamond: Diamond) -> None:
+    from starter.progress import show_progress
+
+    status = await diamond.status()
+    if status.state is DiamondState.COMMITTING:
+        show_progress(seen, await diamond.progress())
+    elif status.committing:
+        seen.note(f"waiting for {counted(status.splits[SplitState.RUNNING], 'running split')}")
 
 
 def tell_bundle(answer: CommitAnswer, mode: ConflictMode = ConflictMode.KEEP) -> None:

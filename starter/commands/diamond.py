@@ -16,13 +16,24 @@ from datamon.ids import DiamondId, LabelName, RepoName
 from datamon.model import ConflictMode, DiamondState, Order, SplitState
 from datamon.settings import Settings
 from starter.commands.adding import on_interrupt
-from starter.commands.committing import show_preview, tell_bundle
+from starter.commands.base import Group
+from starter.commands.committing import committed, show_preview, tell_bundle
 from starter.commands.options import diamond_option, label_option, repo_option, state_option
 from starter.commands.split import add_options, add_split, split
-from starter.output import Command, format_option, one_format_option, print_listing, print_one, say, seconds
+from starter.output import (
+    Command,
+    format_option,
+    one_format_option,
+    print_listing,
+    print_one,
+    print_result,
+    result_format_option,
+    say,
+    seconds,
+)
 
 
-@click.group()
+@click.group(cls=Group)
 def diamond() -> None:
     """Make one bundle out of many uploads."""
 
@@ -34,7 +45,8 @@ diamond.add_command(split)
 @repo_option()
 @diamond_option(required=False, about="An id of your own, used only once. By default a new KSUID.")
 @click.option("--tag", default="", help="A note to find the diamond by.")
-def initialize(repo: RepoName, diamond: DiamondId | None, tag: str) -> None:
+@result_format_option
+def initialize(repo: RepoName, diamond: DiamondId | None, tag: str, format: str) -> None:
     """Open a diamond and print its id.
 
     Example: diamond=$(datamon diamond initialize --repo weather)
@@ -44,7 +56,8 @@ def initialize(repo: RepoName, diamond: DiamondId | None, tag: str) -> None:
         from starter.client import Datamon
 
         async with await Datamon.connect() as datamon:
-            click.echo((await datamon.diamonds.initialize(repo, diamond, tag)).id)
+            opened = await datamon.diamonds.initialize(repo, diamond, tag)
+            print_result(opened.id, await opened.described(), format)
 
     asyncio.run(run())
 
@@ -162,11 +175,9 @@ def commit(
                 show_preview(await found.preview(mode, Order(order), splits), format)
                 return
             with on_interrupt("a commit that was accepted goes on; `datamon diamond get` shows how it ends"):
-                answer = await found.commit(message or "", mode, Order(order), wait=wait, splits=splits, label=label)
-        if format == "table":
-            click.echo(answer.bundle)
-        else:
-            print_one(answer, format)
+                work = found.commit(message or "", mode, Order(order), wait=wait, splits=splits, label=label)
+                answer = await committed(found, work)
+        print_result(answer.bundle, answer, format)
         tell_bundle(answer, mode)
 
     asyncio.run(run())
@@ -182,7 +193,8 @@ def _mode(flags: Mapping[str, bool]) -> ConflictMode:
 @diamond.command()
 @repo_option()
 @diamond_option()
-def cancel(repo: RepoName, diamond: DiamondId) -> None:
+@click.option("--reason", default="canceled by the user", help="Why, for those who look at the splits.")
+def cancel(repo: RepoName, diamond: DiamondId, reason: str) -> None:
     """Stop all splits of a diamond and close it without a bundle.
 
     Example: datamon diamond cancel --repo weather --diamond $diamond
@@ -192,7 +204,7 @@ def cancel(repo: RepoName, diamond: DiamondId) -> None:
         from starter.client import Datamon
 
         async with await Datamon.connect() as datamon:
-            await datamon.diamonds.get(repo, diamond).cancel()
+            await datamon.diamonds.get(repo, diamond).cancel(reason)
         say(f"diamond {diamond} is canceled")
 
     asyncio.run(run())
@@ -202,7 +214,8 @@ def cancel(repo: RepoName, diamond: DiamondId) -> None:
 @repo_option()
 @diamond_option()
 @click.option("--server-lost", is_flag=True, help="The Temporal server it was opened on is lost for good.")
-def recover(repo: RepoName, diamond: DiamondId, *, server_lost: bool) -> None:
+@result_format_option
+def recover(repo: RepoName, diamond: DiamondId, format: str, *, server_lost: bool) -> None:
     """Take up a diamond whose workflow is gone: its Temporal server was lost, or somebody terminated it.
 
     Everything is taken from the store: done splits count, those that were running are failed. Then it can be added
@@ -217,6 +230,8 @@ def recover(repo: RepoName, diamond: DiamondId, *, server_lost: bool) -> None:
         async with await Datamon.connect() as datamon:
             recovered = await datamon.diamonds.recover(repo, diamond, server_lost=server_lost)
             status = await recovered.status()
+        if format != "table":
+            print_one(status, format)
         counts = ", ".join(f"{number} {state}" for state, number in status.splits.items() if number)
         made = f", as bundle {status.bundle}" if status.bundle else ""
         say(f"diamond {diamond} is {status.state}{made}; splits: {counts or 'none'}")

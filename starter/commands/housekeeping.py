@@ -11,6 +11,7 @@ import click
 from datamon.errors import Failed, counted
 from datamon.housekeeping import Finding, Verdict
 from starter.commands.adding import on_interrupt
+from starter.commands.base import Group
 from starter.commands.options import age_option
 from starter.output import Command, format_option, one_format_option, print_listing, print_one, say, seconds
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from workflows.janitor import JanitorReport
 
 
-@click.group()
+@click.group(cls=Group)
 def housekeeping() -> None:
     """Remove what is left of diamonds that ended long ago: their bundles stay."""
 

@@ -10,13 +10,22 @@ from datamon import labels
 from datamon.ids import BundleId, LabelName, RepoName, bundle_id
 from datamon.model import Label
 from datamon.settings import Settings
+from starter.commands.base import Group
 from starter.commands.options import bundle_option, checked, label_option, repo_option
-from starter.output import format_option, one_format_option, print_listing, print_one, say, seconds
+from starter.output import (
+    format_option,
+    one_format_option,
+    print_listing,
+    print_one,
+    result_format_option,
+    say,
+    seconds,
+)
 
 _COLUMNS = ("LABEL", "BUNDLE", "SET", "CONTRIBUTOR")
 
 
-@click.group()
+@click.group(cls=Group)
 def label() -> None:
     """Give bundles movable names: `latest`, `approved`."""
 
@@ -26,14 +35,17 @@ def label() -> None:
 @label_option()
 @bundle_option()
 @click.option("--expect", callback=checked(bundle_id), help="Move it only if it points to this bundle now.")
-def set_label(repo: RepoName, label: LabelName, bundle: BundleId, expect: BundleId | None) -> None:
+@result_format_option
+def set_label(repo: RepoName, label: LabelName, bundle: BundleId, expect: BundleId | None, format: str) -> None:
     """Point a label to a bundle. Where it pointed before stays in its history.
 
     Example: datamon label set --repo weather --label latest --bundle $bundle
     """
     settings = Settings.load()
     context, contributor = settings.context(), settings.contributor
-    labels.label_bundle(context, repo, label, bundle, contributor, time.time_ns(), expect)
+    value = labels.label_bundle(context, repo, label, bundle, contributor, time.time_ns(), expect)
+    if format != "table":
+        print_one(value, format)
     say(f"label {label} of {repo} points to bundle {bundle}")
 
 

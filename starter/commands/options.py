@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 
 import click
+from click.shell_completion import CompletionItem
 
-from datamon import catalog, labels
-from datamon.errors import BadUsage, NotFound
-from datamon.ids import BundleId, LabelName, RepoName, bundle_id, diamond_id, label_name, repo_name, split_id
+from datamon import catalog, keys, labels
+from datamon.errors import BadUsage, DatamonError, NotFound
+from datamon.ids import BundleId, DiamondId, LabelName, RepoName, bundle_id, diamond_id, label_name, repo_name, split_id
 from datamon.model import Bundle
+from datamon.settings import Settings
 from datamon.stores import Context
 from starter.output import Command
 
@@ -27,23 +29,62 @@ def checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Param
     return callback
 
 
-def _id(*names: str, check: Callable[[str], str], required: bool, about: str) -> Callable[[Command], Command]:
-    return click.option(*names, required=required, callback=checked(check), help=about)
+def _id(
+    *names: str, check: Callable[[str], str], required: bool, about: str, known: Known | None = None
+) -> Callable[[Command], Command]:
+    complete = _completed(known) if known is not None else None
+    return click.option(*names, required=required, callback=checked(check), help=about, shell_complete=complete)
+
+
+Known = Callable[[Context, dict[str, str]], Iterable[str]]
+"""What there is in the store, given the options before."""
+
+
+def _completed(known: Known) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """What a shell offers. Where the store cannot be asked, that is nothing."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        with suppress(DatamonError, KeyError, OSError):
+            names = known(Settings.load().context(), ctx.params)
+            return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return []
+
+    return complete
+
+
+def _repos(context: Context, _: dict[str, str]) -> Iterable[str]:
+    return context.metadata.folders(keys.REPOS)
+
+
+def _diamonds(context: Context, told: dict[str, str]) -> Iterable[str]:
+    return context.vmetadata.folders(keys.diamonds(RepoName(told["repo"])))
+
+
+def _splits(context: Context, told: dict[str, str]) -> Iterable[str]:
+    return context.vmetadata.folders(keys.splits(RepoName(told["repo"]), DiamondId(told["diamond"])))
+
+
+def _bundles(context: Context, told: dict[str, str]) -> Iterable[str]:
+    return context.metadata.folders(keys.bundles(RepoName(told["repo"])))
+
+
+def _labels(context: Context, told: dict[str, str]) -> Iterable[str]:
+    return context.vmetadata.folders(keys.labels(RepoName(told["repo"])))
 
 
 def repo_option(*, required: bool = True) -> Callable[[Command], Command]:
     """`--repo`."""
-    return _id("--repo", check=repo_name, required=required, about="Name of the repo.")
+    return _id("--repo", check=repo_name, required=required, about="Name of the repo.", known=_repos)
 
 
 def diamond_option(*, required: bool = True, about: str = "Id of the diamond.") -> Callable[[Command], Command]:
     """`--diamond`."""
-    return _id("--diamond", check=diamond_id, required=required, about=about)
+    return _id("--diamond", check=diamond_id, required=required, about=about, known=_diamonds)
 
 
 def split_option(*, required: bool = False, about: str = "Id of the split.") -> Callable[[Command], Command]:
     """`--split`, or `--split-id` as the same."""
-    return _id("--split", "--split-id", "split", check=split_id, required=required, about=about)
+    return _id("--split", "--split-id", "split", check=split_id, required=required, about=about, known=_splits)
 
 
 def state_option(states: type[StrEnum]) -> Callable[[Command], Command]:
@@ -90,12 +131,12 @@ def source_options(command: Command) -> Command:
 
 def bundle_option(*, required: bool = True) -> Callable[[Command], Command]:
     """`--bundle`."""
-    return _id("--bundle", check=bundle_id, required=required, about="Id of the bundle.")
+    return _id("--bundle", check=bundle_id, required=required, about="Id of the bundle.", known=_bundles)
 
 
 def label_option(*, required: bool = True, about: str = "Name of the label.") -> Callable[[Command], Command]:
     """`--label`."""
-    return _id("--label", check=label_name, required=required, about=about)
+    return _id("--label", check=label_name, required=required, about=about, known=_labels)
 
 
 def named_bundle(context: Context, repo: RepoName, text: str) -> Bundle:

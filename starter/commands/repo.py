@@ -9,11 +9,12 @@ import click
 from datamon import catalog
 from datamon.ids import RepoName
 from datamon.settings import Settings
+from starter.commands.base import Group
 from starter.commands.options import repo_option
-from starter.output import format_option, print_listing, say, seconds
+from starter.output import format_option, print_listing, print_result, result_format_option, say, seconds
 
 
-@click.group()
+@click.group(cls=Group)
 def repo() -> None:
     """Make and list repos: named collections of bundles."""
 
@@ -21,14 +22,15 @@ def repo() -> None:
 @repo.command()
 @repo_option()
 @click.option("--description", default="", help="What it holds, in a sentence.")
-def create(repo: RepoName, description: str) -> None:
+@result_format_option
+def create(repo: RepoName, description: str, format: str) -> None:
     """Make a repo and print its name.
 
     Example: datamon repo create --repo weather --description "Daily weather"
     """
     settings = Settings.load()
-    catalog.create_repo(settings.context(), repo, description, settings.contributor, time.time_ns())
-    click.echo(repo)
+    made = catalog.create_repo(settings.context(), repo, description, settings.contributor, time.time_ns())
+    print_result(repo, made, format)
     say(f"repo {repo} is in {settings.store}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any, BinaryIO
 
 import click
@@ -12,26 +11,38 @@ from datamon import catalog
 from datamon.download import split_entries
 from datamon.errors import BadUsage
 from datamon.ids import DiamondId, RepoName, SplitId, new_id
-from datamon.model import SplitState
+from datamon.model import Diamond, Split, SplitState
 from datamon.names import prefixed
 from datamon.settings import Settings
 from datamon.sources import is_remote
 from starter.commands.adding import (
+    all_splits,
     as_shown,
     check_source,
-    left_behind,
     on_interrupt,
     pace,
+    perhaps_connected,
+    pressing,
     serving_source,
     tell_split,
-    waiting_splits,
     watched,
 )
+from starter.commands.base import Group
 from starter.commands.options import diamond_option, repo_option, source_options, split_option, state_option
-from starter.output import Command, amount, format_option, one_format_option, print_listing, print_one, seconds
+from starter.output import (
+    Command,
+    amount,
+    format_option,
+    one_format_option,
+    print_listing,
+    print_one,
+    print_result,
+    result_format_option,
+    seconds,
+)
 
 
-@click.group()
+@click.group(cls=Group)
 def split() -> None:
     """Add and list the splits of a diamond: one upload each."""
 
@@ -47,6 +58,7 @@ def add_options(command: Command) -> Command:
             click.option("--create", is_flag=True, help="With --split: the id is new, and mine to choose."),
             click.option("--split-tag", default=None, help="A note on the split. By default the host name."),
             click.option("--detach", is_flag=True, help="Return once the diamond has accepted the split."),
+            result_format_option,
         ]
     ):
         command = option(command)
@@ -71,6 +83,7 @@ def add_split(
     name_filter: str,
     split: SplitId | None,
     split_tag: str | None,
+    format: str,
     *,
     create: bool,
     skip_on_error: bool,
@@ -90,11 +103,10 @@ def add_split(
         async with await Datamon.connect() as datamon, serving_source(datamon, path, detach=detach) as ours:
             with on_interrupt(f"split {chosen} may have been accepted; `datamon diamond split list` shows it if so"):
                 added = await datamon.diamonds.get(repo, diamond).add(path, options)
-            click.echo(added.id)
-            sys.stdout.flush()  # a restarted container needs it even if we are killed now
-            if not detach:
-                with on_interrupt(left_behind(added.id, ours=ours)):
-                    tell_split(await watched(added), path)
+            with pressing() as presses:
+                print_result(added.id, {"repo": repo, "diamond": diamond, "split": added.id}, format)
+                if not detach:
+                    tell_split(await watched(added, presses, ours=ours), path)
 
     asyncio.run(run())
 
@@ -103,10 +115,17 @@ def add_split(
 @repo_option(required=False)
 @diamond_option(required=False)
 @state_option(SplitState)
+@click.option("--watch", is_flag=True, help="Show a bar for each split, until all have ended.")
 @format_option
 @click.pass_context
 def list_group(
-    ctx: click.Context, repo: RepoName | None, diamond: DiamondId | None, state: str | None, format: str
+    ctx: click.Context,
+    repo: RepoName | None,
+    diamond: DiamondId | None,
+    state: str | None,
+    format: str,
+    *,
+    watch: bool,
 ) -> None:
     """List the splits of a diamond: state, timings, size, and why one failed; or with `files`, their files.
 
@@ -116,12 +135,14 @@ def list_group(
         return
     if repo is None or diamond is None:
         raise BadUsage(f"Missing option '{'--repo' if repo is None else '--diamond'}'.")
-    context = Settings.load().context()
-    found = list(catalog.splits(context, repo, diamond))
-    found += waiting_splits(catalog.get_diamond(context, repo, diamond), found)
-    found.sort(key=lambda split: (split.position, split.created, split.id))
+    if watch:
+        if format != "table":
+            raise BadUsage(f"--watch draws a table, so it does not go with --format {format}")
+        asyncio.run(_watch(repo, diamond, state))
+        return
+    described = catalog.get_diamond(Settings.load().context(), repo, diamond)
     print_listing(
-        as_shown([split for split in found if state in (None, split.state)]),
+        asyncio.run(_looked_at(described, state)),
         format,
         ("SPLIT", "STATE", "TAG", "STARTED", "TOOK", "RATE", "TRIES", "FILES", "BYTES", "STORED", "SOURCE", "NOTE"),
         lambda s: (
@@ -139,6 +160,20 @@ def list_group(
             s["reason"] or pace(s),
         ),
     )
+
+
+async def _watch(repo: RepoName, diamond: DiamondId, state: str | None) -> None:
+    from starter.client import Datamon
+    from starter.commands.watching import watch
+
+    async with await Datamon.connect() as datamon:
+        await watch(datamon, repo, diamond, state)
+
+
+async def _looked_at(diamond: Diamond, state: str | None) -> list[dict[str, Any]]:
+    async with perhaps_connected(not diamond.state.ended) as datamon:
+        found = await all_splits(datamon, diamond)
+        return await as_shown(datamon, [split for split in found if state in (None, split.state)])
 
 
 @list_group.command(name="files")
@@ -181,5 +216,10 @@ def get_split(repo: RepoName, diamond: DiamondId, split: SplitId, format: str) -
     """
     context = Settings.load().context()
     catalog.get_diamond(context, repo, diamond)
-    [found] = as_shown([catalog.get_split(context, repo, diamond, split)])
-    print_one(found, format)
+    print_one(asyncio.run(_progress_of(catalog.get_split(context, repo, diamond, split))), format)
+
+
+async def _progress_of(split: Split) -> dict[str, Any]:
+    async with perhaps_connected(split.state is SplitState.RUNNING) as datamon:
+        [found] = await as_shown(datamon, [split])
+        return found

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import click
 
+from datamon import config
 from datamon.errors import Failed, ServerUnreachable
 from datamon.settings import Settings, Stack, holding_stack, is_held, running_stack, stack_exists, stack_pid
+from starter.commands.base import Command
 from starter.output import one_format_option, print_one, say
 
 START_SECONDS = 30
@@ -21,7 +23,7 @@ DETACH_SECONDS = 90
 DOWN_SECONDS = 30
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--port", type=click.IntRange(1, 65535), default=None, help="Temporal's port; else 7233 or a free one.")
 @click.option("--ui-port", type=click.IntRange(1, 65535), default=None, help="The Web UI's; else 8233 or a free one.")
 @click.option("--detach", is_flag=True, help="Return once it is up, and leave it running.")
@@ -48,7 +50,9 @@ def _listen_to_signals_early() -> None:
 async def _up(settings: Settings, port: int | None, ui_port: int | None) -> None:
     from starter.connect import answers
     from worker.server import temporal_server
+    from worker.telemetry import write_logs
 
+    write_logs(settings)
     stop = _stop_event()
     with holding_stack(settings.home) as announcement:
         async with temporal_server(settings.home, answers, port, ui_port) as server:
@@ -66,9 +70,15 @@ async def _serve_until(
 
     from starter.connect import need_worker
     from worker.service import serving
+    from worker.telemetry import interceptors, runtime
     from workflows.names import queues_of
 
-    client = await Client.connect(stack.address, identity=f"{os.getpid()}@{settings.host}")
+    client = await Client.connect(
+        stack.address,
+        identity=f"{os.getpid()}@{settings.host}",
+        interceptors=interceptors(settings),
+        runtime=runtime(settings.metrics),
+    )
     async with serving(client, settings):
         await need_worker(client, *queues_of(settings.host), patience=START_SECONDS)
         if stop.is_set():
@@ -77,6 +87,7 @@ async def _serve_until(
         fresh.write_bytes(msgspec.json.encode(stack))
         fresh.replace(announcement)
         _announce(stack)
+        _tell_metrics(settings)
         say("Ctrl-C stops it")
         gone = asyncio.ensure_future(server.wait())
         told = asyncio.ensure_future(stop.wait())
@@ -102,6 +113,11 @@ def _announce(stack: Stack) -> None:
     say(f"store     {stack.store}")
 
 
+def _tell_metrics(settings: Settings) -> None:
+    if settings.metrics:
+        say(f"metrics   http://{settings.metrics}/metrics")
+
+
 def _detached(settings: Settings, port: int | None, ui_port: int | None) -> Stack:
     """Start `datamon up` in a session of its own and wait until it is ready."""
     if is_held(settings.home):
@@ -111,7 +127,7 @@ def _detached(settings: Settings, port: int | None, ui_port: int | None) -> Stac
     command += ["--ui-port", str(ui_port)] if ui_port else []
     settings.home.mkdir(parents=True, exist_ok=True)
     log_path = settings.home / "up.log"
-    environment = os.environ | {"DATAMON_HOME": str(settings.home), "DATAMON_STORE": settings.store}
+    environment = config.environment() | {"DATAMON_HOME": str(settings.home), "DATAMON_STORE": settings.store}
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -144,7 +160,7 @@ def _until_up(settings: Settings, process: subprocess.Popen[bytes], log_path: Pa
     raise Failed(f"it was not up within {DETACH_SECONDS} s; {log_path} may say why")
 
 
-@click.command()
+@click.command(cls=Command)
 def down() -> None:
     """Stop what `datamon up` started. Open diamonds go on when it is started again.
 
@@ -164,7 +180,7 @@ def down() -> None:
     say("stopped")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--queue", "queues", multiple=True, help="Serve only this task queue, not `datamon` and this host's.")
 def worker(queues: tuple[str, ...]) -> None:
     """Run a worker for a Temporal server elsewhere, until Ctrl-C or SIGTERM.
@@ -178,18 +194,21 @@ def worker(queues: tuple[str, ...]) -> None:
 async def _worker(settings: Settings, queues: list[str]) -> None:
     from starter.connect import connect, need_search_attributes
     from worker.service import serving
+    from worker.telemetry import write_logs
     from workflows.names import queues_of
 
     stop = _stop_event()
-    client = await connect(settings)
+    write_logs(settings)
+    client = await connect(settings, metrics=True)
     await need_search_attributes(client)
     queues = queues or queues_of(settings.host)
     async with serving(client, settings, queues):
         say(f"serving {' and '.join(queues)} at {client.service_client.config.target_host}")
+        _tell_metrics(settings)
         await stop.wait()
 
 
-@click.command()
+@click.command(cls=Command)
 @one_format_option
 def status(format: str) -> None:
     """Show what this command would talk to, and whether it answers. Exits with 6 if no server does.

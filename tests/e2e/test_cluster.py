@@ -12,8 +12,7 @@ import pyspark
 import pytest
 
 from datamon.stores import open_store
-from tests.conftest import Command, tree
-from tests.e2e.test_stack import until
+from tests.conftest import Command, tree, until
 from tests.faults import faulty
 from tests.servers import LOOPBACK, free_ports
 from worker.java import java_home

@@ -11,8 +11,8 @@ import pytest
 from datamon.content import CHUNK_BYTES
 from datamon.settings import running_stack
 from datamon.stores import open_context, open_store
-from tests.conftest import BIN, Command, tree
-from tests.e2e.test_stack import processes_of, until
+from tests.conftest import BIN, Command, tree, until
+from tests.e2e.test_stack import processes_of
 from tests.e2e.test_worker import start_worker, stop_worker
 
 

@@ -17,7 +17,7 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 
 from datamon.settings import is_held, running_stack, stack_pid
 from starter.connect import need_search_attributes
-from tests.conftest import Command
+from tests.conftest import Command, until
 
 
 def processes_of(home):
@@ -32,14 +32,6 @@ def processes_of(home):
                 continue
             if str(home) in line and state != "Z":
                 found[int(entry.name)] = line
-    return found
-
-
-def until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
     return found
 
 

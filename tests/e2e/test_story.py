@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.conftest import tree
+from tests.conftest import tree, until
 
 
 def parts(files):
@@ -140,20 +140,31 @@ def test_tables_are_for_people(stack, repo, files):
     assert row.split()[-4:] == ["1", "1", "0", "m"]
 
 
-def test_ctrl_c_leaves_the_split_running_and_says_so(stack, repo, sparse):
-    large = sparse(400)
+def test_ctrl_c_stops_the_split_which_can_run_again(stack, repo, sparse, files):
     where = ("--repo", repo, "--diamond", stack("diamond", "initialize", "--repo", repo))
-    add = stack.popen("diamond", "add", *where, "--path", large)
+    add = stack.popen("diamond", "add", *where, "--path", sparse(400))
     split = add.stdout.readline().strip()
     add.send_signal(signal.SIGINT)
-    _, err = add.communicate(timeout=30)
+    _, err = add.communicate(timeout=60)
     assert add.returncode == 130
-    assert f"split {split} goes on" in err
+    assert f"stopping split {split}" in err
     assert "Traceback" not in err
-    assert [s["state"] for s in stack.json("diamond", "split", "list", *where)] == ["running"]
-    stack("diamond", "cancel", *where)
     [ended] = stack.json("diamond", "split", "list", *where)
-    assert (ended["id"], ended["state"], ended["reason"]) == (split, "failed", "canceled by the user")
+    assert (ended["id"], ended["state"], ended["reason"]) == (split, "failed", "interrupted by its user")
+    assert stack("diamond", "add", *where, "--path", files("p", {"a": "1"}), "--split", split) == split
+
+
+def test_a_second_ctrl_c_does_not_wait_and_says_how_to_find_the_split(stack, repo, sparse):
+    where = ("--repo", repo, "--diamond", stack("diamond", "initialize", "--repo", repo))
+    with stack.popen("diamond", "add", *where, "--path", sparse(400)) as add:
+        split = add.stdout.readline().strip()
+        until(lambda: stack.json("diamond", "split", "get", *where, "--split", split)["progress"])
+        add.send_signal(signal.SIGINT)
+        assert f"stopping split {split}" in add.stderr.readline()
+        add.send_signal(signal.SIGINT)
+        assert f"split {split} goes on; `datamon diamond split list` shows how it ends" in add.stderr.read()
+    assert add.returncode == 130
+    stack("diamond", "cancel", *where)
 
 
 def test_the_order_of_adding_decides_if_asked_to(stack, repo, files):
