@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 STOP_SECONDS = 5
+SOCKET_FOLDER = 55  # characters: with the name of a socket, Linux takes 108
 _EXECUTORS_NEED = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION")  # credentials are their own affair
 
 _LOG4J = """rootLogger.level = error
@@ -162,8 +163,7 @@ class SparkRuntime:
             "spark.python.unix.domain.socket.enabled": "true",
         }
         if self._is_local:
-            self._sockets = TemporaryDirectory(prefix="datamon-")  # of our own, and its path is short enough
-            settings["spark.python.unix.domain.socket.dir"] = self._sockets.name
+            settings["spark.python.unix.domain.socket.dir"] = self._socket_folder()
             # The JVM only hands out tasks here, so it may compile lightly and collect simply: it starts sooner.
             java_options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         if self._is_local or self._master.startswith("spark://127.0.0.1:"):
@@ -172,6 +172,15 @@ class SparkRuntime:
             if os.environ.get(name):
                 settings[f"spark.executorEnv.{name}"] = os.environ[name]
         return settings | {"spark.driver.extraJavaOptions": java_options}
+
+    def _socket_folder(self) -> str:
+        """A folder that nobody else can look into. The path of a socket must be short, so it may be a temporary one."""
+        own = self._folder / "sockets"
+        if len(str(own)) <= SOCKET_FOLDER:
+            own.mkdir(mode=0o700, exist_ok=True)
+            return str(own)
+        self._sockets = TemporaryDirectory(prefix="datamon-")
+        return self._sockets.name
 
 
 def _await_end(jvm: subprocess.Popen[bytes]) -> None:
