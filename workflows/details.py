@@ -10,6 +10,7 @@ from datamon.model import SplitState
 from workflows.record import DiamondRecord, SplitRow
 
 FAILURES = 5
+_GAP = "\u00a0\u00a0"  # the Web UI leaves none between columns
 
 
 def describe(record: DiamondRecord) -> str:
@@ -30,8 +31,19 @@ def describe(record: DiamondRecord) -> str:
     if record.answer is not None:
         rows.append(("bundle", f"`{record.answer.bundle}`, {record.answer.conflicts:,} conflicts"))
     if record.reason:
-        rows.append(("last failure", record.reason))
+        rows.append(("last failure", _verbatim(record.reason)))
+    rows += _refusals(record)
     return table(("diamond", f"{record.repo} / {record.diamond}"), rows) + _failures(record)
+
+
+def _refusals(record: DiamondRecord) -> list[tuple[str, str]]:
+    """The newest of each kind: whoever sent it as a signal, from the Web UI for one, got no answer."""
+    rows = []
+    for kind, refused in (("add", record.refused), ("commit", record.failed_commits)):
+        newest = next(reversed(refused.values()), None)
+        if newest is not None and str(newest.error()) != record.reason:
+            rows.append((f"refused {kind}", _verbatim(str(newest.error()))))
+    return rows
 
 
 def _slowest(split: SplitId, row: SplitRow) -> str:
@@ -41,14 +53,19 @@ def _slowest(split: SplitId, row: SplitRow) -> str:
 
 def table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
     """A Markdown table of two columns."""
-    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in (head, ("---", "---"), *rows)]
-    return "\n".join(lines) + "\n"
+    lines = [f"| {_cell(name)}{_GAP} | {_cell(value)} |" for name, value in (head, *rows)]
+    return "\n".join((lines[0], "| --- | --- |", *lines[1:])) + "\n"
 
 
 def _failures(record: DiamondRecord) -> str:
     last = list(islice(reversed(record.index.failed.items()), FAILURES))
-    rows = [(row.tag or split, row.reason) for split, row in reversed(last)]
+    rows = [(row.tag or split, _verbatim(row.reason)) for split, row in reversed(last)]
     return "\n" + table(("failed split", "why"), rows) if rows else ""
+
+
+def _verbatim(text: str) -> str:
+    """Text that Markdown leaves alone: it would make one dash of `--split`."""
+    return "`" + text.replace("`", "'") + "`"
 
 
 def _cell(text: str) -> str:
