@@ -214,15 +214,63 @@ def test_a_diamond_can_be_full(record):
     assert record.add(split("s1", "2"), "now") is None, "what is known may run again"
 
 
+T0, T9 = "2026-11-17T20:00:00.000000000Z", "2026-11-17T20:00:09.500000000Z"
+
+
+def rows(page):
+    """The cells of a Markdown table, without the white space around them."""
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in page.splitlines() if line]
+
+
 def test_the_page_for_the_web_ui(record):
     done(record, "a")
     record.add(split("c", tag="node-3"), "now")
     start(record, "c")
-    end(record, "c", SplitState.FAILED, reason="disk full")
-    page = describe(record)
-    assert "| state | **initialized** |" in page
-    assert "| splits | 0 running, 1 done, 1 failed |" in page
-    assert "| node-3 | disk full |" in page
+    end(record, "c", SplitState.FAILED, reason="disk full; see --help")
+    page = rows(describe(record))
+    assert ["state", "**initialized**"] in page
+    assert ["splits", "0 running, 1 done, 1 failed"] in page
+    assert ["node-3", "`disk full; see --help`"] in page
+
+
+def test_the_page_names_the_slowest_split(record):
+    record.add(split("a", tag="node-1"), T0)
+    record.begin(SplitId("a"), T0)
+    assert ["slowest split", "node-1, running since 20:00:00 UTC"] in rows(describe(record))
+    record.report(SplitReport(SplitId("a"), 1, SplitState.DONE), T9)
+    assert ["slowest split", "node-1, took 9.5 s"] in rows(describe(record))
+
+
+def test_the_page_tells_what_was_refused_to_those_who_got_no_answer(record):
+    record.add(split("x", must_exist=True), "now")
+    record.refuse_commit(CommitRequest("1"), BadUsage("a commit needs a message"))
+    page = rows(describe(record))
+    assert [
+        "refused add",
+        "`there is no split 'x'; leave --split out to get an id, or choose one with --create`",
+    ] in page
+    assert ["refused commit", "`a commit needs a message`"] in page
+
+
+def test_what_a_person_leaves_out_of_an_add_is_filled_in(record):
+    ids = iter(["id-1", "id-2", "id-3", "id-4"])
+    near = record.completed(AddSplit(path="/data", host="node-1"), lambda: next(ids))
+    assert near == AddSplit(SplitId("id-1"), "id-2", "/data", "datamon@node-1", "node-1", ADA, "node-1")
+    far = record.completed(AddSplit(path="s3://bucket/data"), lambda: next(ids))
+    assert far == AddSplit(SplitId("id-3"), "id-4", "s3://bucket/data", "datamon", "anywhere", ADA, "")
+    whole = split("s", tag="t")
+    assert record.completed(whole, lambda: next(ids)) == whole
+
+
+@pytest.mark.parametrize("add", [AddSplit(path="/data"), AddSplit(host="h"), AddSplit()])
+def test_an_add_that_does_not_say_where_is_refused(record, add):
+    assert isinstance(record.add(record.completed(add, lambda: "id"), "now"), BadUsage)
+
+
+def test_a_commit_without_a_message_is_refused(record):
+    done(record, "a")
+    with pytest.raises(BadUsage, match="message"):
+        record.check_commit(CommitRequest("1", " "))
 
 
 def recounted(record):
