@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +14,8 @@ import click
 from datamon import catalog
 from datamon.errors import BadUsage
 from datamon.ids import DiamondId, LabelName, RepoName
-from datamon.model import ConflictMode, DiamondState, Order, SplitState
+from datamon.model import ConflictMode, DiamondState, Order, SplitState, instant
+from datamon.report import report_on
 from datamon.settings import Settings
 from starter.commands.adding import on_interrupt
 from starter.commands.base import Group
@@ -237,3 +239,25 @@ def recover(repo: RepoName, diamond: DiamondId, format: str, *, server_lost: boo
         say(f"diamond {diamond} is {status.state}{made}; splits: {counts or 'none'}")
 
     asyncio.run(run())
+
+
+@diamond.command()
+@repo_option()
+@diamond_option()
+@click.option(
+    "--output", type=click.Path(dir_okay=False, allow_dash=True), required=True, help="The file; - is stdout."
+)
+def report(repo: RepoName, diamond: DiamondId, output: str) -> None:
+    """Write a page about a diamond: who was slow, files by split, conflicts, contributors, what was left out and why.
+
+    The page is one HTML file that needs nothing else. It is made from the store alone, also while the diamond is open.
+
+    Example: datamon diamond report --repo weather --diamond $diamond --output report.html
+    """
+    from starter.report import page
+
+    text = page(report_on(Settings.load().context(), repo, diamond), instant(time.time_ns()))
+    with click.open_file(output, "w", encoding="utf-8", atomic=output != "-") as file:
+        file.write(text)
+    if output != "-":
+        say(f"the report is in {output}")
