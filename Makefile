@@ -44,14 +44,14 @@ scale: $(READY) ## commits of up to 10 M files beside DuckDB and Spark SQL, many
 
 .PHONY: lint
 lint: $(READY) ## check style and types
-	$(BIN)/ruff check $(SOURCES) tests bench
-	$(BIN)/ruff format --check $(SOURCES) tests bench
+	$(BIN)/ruff check $(SOURCES) tests bench examples
+	$(BIN)/ruff format --check $(SOURCES) tests bench examples
 	$(BIN)/mypy
 
 .PHONY: format
 format: $(READY) ## put the code into the common style
-	$(BIN)/ruff check --fix $(SOURCES) tests bench
-	$(BIN)/ruff format $(SOURCES) tests bench
+	$(BIN)/ruff check --fix $(SOURCES) tests bench examples
+	$(BIN)/ruff format $(SOURCES) tests bench examples
 
 .PHONY: clean
 clean: ## remove what the other targets made
