@@ -43,10 +43,12 @@ scale: $(READY) ## commits of up to 10 M files beside DuckDB and Spark SQL, many
 		$(BIN)/python -m bench.$$what || missed="$$missed $$what"; done; test -z "$$missed"
 
 .PHONY: lint
-lint: $(READY) ## check style and types
+lint: $(READY) ## check style and types, the Dockerfile and the compose file
 	$(BIN)/ruff check $(SOURCES) tests bench examples
 	$(BIN)/ruff format --check $(SOURCES) tests bench examples
 	$(BIN)/mypy
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 
 .PHONY: format
 format: $(READY) ## put the code into the common style
