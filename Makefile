@@ -42,18 +42,22 @@ scale: $(READY) ## commits of up to 10 M files beside DuckDB and Spark SQL, many
 	for what in merge listing "growth tiny" "growth entries" "growth splits" "growth chart"; do \
 		$(BIN)/python -m bench.$$what || missed="$$missed $$what"; done; test -z "$$missed"
 
+.PHONY: docs
+docs: $(READY) ## write docs/reference.md from the code
+	$(BIN)/python docs/reference.py
+
 .PHONY: lint
 lint: $(READY) ## check style and types, the Dockerfile and the compose file
-	$(BIN)/ruff check $(SOURCES) tests bench examples
-	$(BIN)/ruff format --check $(SOURCES) tests bench examples
+	$(BIN)/ruff check $(SOURCES) tests bench examples docs
+	$(BIN)/ruff format --check $(SOURCES) tests bench examples docs
 	$(BIN)/mypy
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 
 .PHONY: format
 format: $(READY) ## put the code into the common style
-	$(BIN)/ruff check --fix $(SOURCES) tests bench examples
-	$(BIN)/ruff format $(SOURCES) tests bench examples
+	$(BIN)/ruff check --fix $(SOURCES) tests bench examples docs
+	$(BIN)/ruff format $(SOURCES) tests bench examples docs
 
 .PHONY: clean
 clean: ## remove what the other targets made

@@ -1,0 +1,146 @@
+"""Writes docs/reference.md from the code: every command, every setting, every descriptor. `make docs` runs it."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from datamon import config, errors, model
+from starter.cli import datamon
+
+OUTPUT = Path(__file__).parent / "reference.md"
+DESCRIPTORS = (model.Repo, model.Bundle, model.Label, model.Diamond, model.Split, model.GivenId)
+EVERYWHERE = ("--quiet", "--debug", "--help")
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([*_introduction(), *_commands(), *_settings(), *_exit_codes(), *_descriptors()]) + "\n"
+
+
+def _introduction() -> Iterator[str]:
+    yield "# Reference"
+    yield ""
+    yield "Made from the code by `make docs`; a test sees to it that it is of today. What lies in the store is described in"
+    yield "[formats.md](formats.md), what commands mean in [guide.md](guide.md)."
+    yield ""
+
+
+def _commands() -> Iterator[str]:
+    yield "## Commands"
+    yield ""
+    yield "All take `--quiet` (say nothing but results and errors), `--debug` (show the whole traceback of an error) and"
+    yield "`--help`. Settings stand before the command: `datamon --store /data/store repo list`."
+    for path, command in walk(datamon, ("datamon",)):
+        yield ""
+        yield f"### {' '.join(path)}"
+        yield ""
+        about, _, example = inspect.cleandoc(command.help or "").partition("Example: ")
+        yield about.strip()
+        if example:
+            yield ""
+            yield f"    {example.strip()}"
+        options = [p for p in command.params if isinstance(p, click.Option) and p.opts[0] not in EVERYWHERE]
+        if options or any(isinstance(p, click.Argument) for p in command.params):
+            yield ""
+            yield "| | |"
+            yield "| --- | --- |"
+        for parameter in command.params:
+            if isinstance(parameter, click.Argument):
+                yield f"| `{parameter.make_metavar(click.Context(command))}` | |"
+        for option in options:
+            yield f"| `{_usage(option, command)}` | {_cell(option.help or '')}{_default(option)} |"
+    yield ""
+
+
+def walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with its words."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), name)
+            if found is not None:
+                yield from walk(found, (*path, name))
+    if not isinstance(command, click.Group) or (command.invoke_without_command and len(path) > 1):
+        yield path, command
+
+
+def _usage(option: click.Option, command: click.Command) -> str:
+    names = ", ".join((*option.opts, *option.secondary_opts))
+    if option.is_flag:
+        return names
+    kind = option.type
+    value = "\\|".join(kind.choices) if isinstance(kind, click.Choice) else option.make_metavar(click.Context(command))
+    return f"{names} {value}"
+
+
+def _default(option: click.Option) -> str:
+    required = " Required." if option.required else ""
+    told = option.show_default and option.default is not None
+    return required + (f" Default: `{option.default}`." if told else "")
+
+
+def _settings() -> Iterator[str]:
+    yield "## Settings"
+    yield ""
+    yield "The first that has a value decides: the flag, the variable, `datamon.toml` (the nearest one above the current folder,"
+    yield "or the one that `--config` or `DATAMON_CONFIG` names), `datamon.toml` in `~/.config/datamon`, the default. A name with"
+    yield "a dot is in a table: `[temporal]`. `datamon config show` says what is set, and where."
+    yield ""
+    yield "| in datamon.toml | flag | variable | default | |"
+    yield "| --- | --- | --- | --- | --- |"
+    for setting in config.SETTINGS:
+        flag = "" if setting.secret else f"`{setting.flag}`"
+        default = _cell(setting.default)
+        yield f"| `{setting.name}` | {flag} | `{setting.variable}` | {default} | {_cell(setting.about)} |"
+    yield ""
+    yield "Temporal's other variables (`TEMPORAL_TLS_…`, `TEMPORAL_CONFIG_FILE`) and its `temporal.toml` count as they do for"
+    yield "Temporal's own command. Credentials and endpoint of S3 are boto3's: `AWS_PROFILE`, `AWS_ENDPOINT_URL`, and so on."
+    yield ""
+
+
+def _exit_codes() -> Iterator[str]:
+    yield "## Exit codes"
+    yield ""
+    yield "| code | errors |"
+    yield "| --- | --- |"
+    yield "| 0 | none |"
+    kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.DatamonError)]
+    for code in sorted({kind.exit_code for kind in kinds}):
+        told = [kind for kind in kinds if kind.exit_code == code and kind is not errors.DatamonError]
+        yield f"| {code} | {', '.join(f'`{kind.__name__}`' for kind in told)} |"
+    yield "| 130 | interrupted |"
+    yield ""
+    yield "The classes are those of `datamon.errors`, which the client raises."
+    yield ""
+
+
+def _descriptors() -> Iterator[str]:
+    yield "## Descriptors"
+    yield ""
+    yield "The fields of the YAML in the store, and of what `--format json` prints of one thing."
+    for kind in DESCRIPTORS:
+        yield ""
+        yield f"### {kind.__name__}"
+        yield ""
+        yield str(inspect.getdoc(kind))
+        yield ""
+        yield "| field | type | |"
+        yield "| --- | --- | --- |"
+        remarks = dict(re.findall(r"^    (\w+): .*?  # (.*)$", inspect.getsource(kind), re.MULTILINE))
+        for field in dataclasses.fields(kind):
+            yield f"| `{field.name}` | `{_cell(str(field.type))}` | {_cell(remarks.get(field.name, ''))} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    OUTPUT.write_text(reference())
+    sys.stdout.write(f"wrote {OUTPUT}\n")
