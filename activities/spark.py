@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 PACE_SECONDS = 10
-TASKS_A_SLOT = 16  # more would balance no better, and each costs the JVM 10 ms
+TASKS_A_SLOT = 16  # of this machine: more would balance no better, and each costs its JVM 10 ms
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -99,7 +99,7 @@ class SparkJob:
 
         self.spark.setJobGroup(self._group, self._about, interruptOnCancel=True)
         try:
-            tasks = min(len(items), TASKS_A_SLOT * self.slots)
+            tasks = len(items) if self.on_cluster else min(len(items), TASKS_A_SLOT * self.slots)
             outcomes = self.spark.parallelize(list(enumerate(items)), tasks).map(task).collect()
         except Exception as error:  # noqa: BLE001 - whatever py4j or a dying JVM throws, told in one line
             self._stop_if_told()
@@ -178,6 +178,8 @@ class _Pace:
 
     def of(self, size: int) -> int:
         now = time.monotonic()
+        if self._seen and size < self._seen[-1][1]:  # something else has begun
+            self._seen.clear()
         self._seen.append((now, size))
         while now - self._seen[0][0] > PACE_SECONDS:
             self._seen.popleft()

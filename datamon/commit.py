@@ -9,6 +9,7 @@ split comes near, as when every machine writes folders of its own, are taken as 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -197,12 +198,12 @@ class _Slices:
         self._strongest: dict[NameRange, Rank | None] = {}
 
     def strips(self) -> list[NameRange]:
-        """The range in pieces, cut at names that blocks start with."""
-        start, marks = self._names.start, list[Mark]()
+        """The range in pieces, cut at names that blocks start with; one in which it starts itself does not count."""
+        marks: list[Mark] = []
         for _, _, found in self._held:
-            blocks = slice(*found.head.around(self._names))
-            counts = (block.count for block in found.head.blocks[blocks])
-            marks += zip((max(start, first) for first in found.head.firsts[blocks]), counts, strict=True)
+            head = found.head
+            inside = slice(bisect_left(head.firsts, self._names.start), head.around(self._names)[1])
+            marks += zip(head.firsts[inside], (block.count for block in head.blocks[inside]), strict=True)
         strips = self._splits.task.cutting.strips(sum(count for _, count in marks), len(self._held))
         return cut_at(marks, self._names, strips)
 
@@ -234,13 +235,18 @@ class _Slices:
             rank, ends = self._splits.rank(split), list(map(names.holds, _ends(one)))
             if rank is not None and any(ends):
                 return rank, split
-            latest = info.latest if all(ends) and info.latest else self._splits.open(one).latest(names)
+            latest = info.latest if all(ends) and info.latest else self._opened(one, names).latest(names)
             return None if latest is None else (latest if rank is None else rank, split)
 
         if names not in self._strongest:  # every strip below a folder asks for the same
             found = self._splits.each(strength, self._splits.met(names))
             self._strongest[names] = max((rank for rank in found if rank is not None), default=None)
         return self._strongest[names]
+
+    def _opened(self, one: SplitList, names: NameRange) -> FileList:
+        """A list as it is held, if that is enough."""
+        held = next((found for other, _, found in self._held if other == one), None)
+        return held if held is not None and self._names.contains(names) else self._splits.open(one)
 
     def _hold(self, one: SplitList) -> FileList:
         """A list with all that is asked of it later: what is in the range, or its last entry right before that."""

@@ -134,6 +134,11 @@ def _files() -> Iterator[Path]:
         here = Path("/")
     above = (folder / FILE for folder in (here, *here.parents))
     nearest = next((path for path in above if path.is_file()), None)
+    if nearest is not None and nearest.stat().st_uid not in (
+        os.getuid(),
+        0,
+    ):  # it could lead us, and our keys, anywhere
+        raise BadUsage(f"{nearest} belongs to another user; if you trust it, name it with --config or DATAMON_CONFIG")
     users = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "datamon" / FILE
     if nearest is not None:
         yield nearest
@@ -155,8 +160,10 @@ def _read(path: Path) -> dict[str, str]:
         if name not in known:
             raise BadUsage(f"{path}: there is no setting `{name}`; there are {', '.join(known)}")
         if not isinstance(value, str):
-            raise BadUsage(f'{path}: `{name}` is {value!r}; write it as "text"')
-        values[known[name].variable] = _rooted(value, path.parent) if known[name].is_path else value
+            shown = "no text" if known[name].secret else repr(value)
+            raise BadUsage(f'{path}: `{name}` is {shown}; write it as "text"')
+        if value:
+            values[known[name].variable] = _rooted(value, path.parent) if known[name].is_path else value
     return values
 
 

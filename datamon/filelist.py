@@ -23,7 +23,7 @@ import heapq
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, pairwise, repeat
 from operator import attrgetter, le
 from typing import Self, TypeVar
@@ -249,13 +249,32 @@ def _remember(digest: str, head: Head) -> None:
     _recent[digest] = head
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Lines of a list in memory: of which blocks, and from which byte of the object on."""
+
+    start: int
+    stop: int
+    lines: bytes
+    offset: int
+
+    def between(self, start: int, stop: int, offsets: list[int]) -> bytes:
+        """As much of some blocks as is here."""
+        assert self.start <= start <= stop <= self.stop, "this was not asked for when it was read"
+        return self.lines[max(0, offsets[start] - self.offset) : max(0, offsets[stop] - self.offset)]
+
+
+def _nothing_more(start: int, length: int | None) -> bytes:
+    raise AssertionError(f"of a list that is held, nothing else is read: {length} bytes from {start}")
+
+
 class FileList:
     """A file list. Only what is asked for is read, and all of that is verified."""
 
     def __init__(self, key: str, info: ListInfo, get: Get) -> None:
         self._key, self._info, self._get = key, info, get
         self._head: Head | None = None
-        self._held: tuple[int, int, bytes] = (0, 0, b"")  # from which block, up to which, and their lines
+        self._held: _Held | None = None
 
     @classmethod
     def stored(cls, store: ObjectStore, key: str, info: ListInfo) -> Self:
@@ -278,19 +297,23 @@ class FileList:
 
     def read(self, names: NameRange = EVERYTHING) -> bytes:
         """The same as it stands there."""
-        if self._is_within(names) and not self._held[2]:
+        if self._held is None and self._is_within(names):
             return self._in_memory().check()
         around = self.head.around(names)
         return self._cut(self._blocks(*around), names, around)
 
     def hold(self, names: NameRange) -> Self:
-        """Read a range at once, so that its parts, and what stands right before it, are answered from memory."""
+        """Read a range at once, with the entry before it. From then on it is all there is of this list, in memory."""
         if self._is_within(names):
-            held = self._in_memory()
-            self._held = 0, len(held.head.blocks), held.check()
+            whole = self._in_memory()
+            self._held, self._head = _Held(0, len(whole.head.blocks), whole.check(), whole.head.offsets[0]), whole.head
         else:
             start, stop = self.head.around(names)
-            self._held = start, stop, self._blocks(start, stop)
+            lines = self._blocks(start, stop)
+            first, end = self._bounds(lines, names, (start, stop))
+            before = lines.rfind(b"\n", 0, first - 1) + 1 if first else 0
+            self._held = _Held(start, stop, lines[before:end], self.head.offsets[start] + before)
+        self._get = _nothing_more
         return self
 
     def check(self) -> bytes:
@@ -344,28 +367,33 @@ class FileList:
 
     def _blocks(self, start: int, stop: int) -> bytes:
         """The entries of some blocks, as lines."""
-        blocks, offsets = self.head.blocks[start:stop], self.head.offsets
-        first, end, held = self._held
-        if first <= start and stop <= end:
-            return held[offsets[start] - offsets[first] : offsets[stop] - offsets[first]]
+        offsets = self.head.offsets
+        if self._held is not None:
+            return self._held.between(start, stop, offsets)
         lines = self._get(offsets[start], offsets[stop] - offsets[start])
         view = memoryview(lines)
-        for block, offset in zip(blocks, offsets[start:stop], strict=True):
+        for block, offset in zip(self.head.blocks[start:stop], offsets[start:stop], strict=True):
             at = offset - offsets[start]
             _check(self._key, view[at : at + block.length], block.digest)
         return lines
 
     def _cut(self, lines: bytes, names: NameRange, around: tuple[int, int]) -> bytes:
-        """Only those lines of some blocks that are in a range, which begins in the first block and ends in the last."""
-        blocks = self.head.blocks[slice(*around)]
-        if not blocks:
-            return lines
-        start, stop = 0, len(lines)
-        if self.head.firsts[around[0]] < names.start:
-            start = self._seek(lines, names.start, 0, blocks[0].length)
-        if names.stop is not None:
-            stop = self._seek(lines, names.stop, max(start, stop - blocks[-1].length), stop)
+        """Only those lines of some blocks that are in a range."""
+        start, stop = self._bounds(lines, names, around)
         return lines[start:stop]
+
+    def _bounds(self, lines: bytes, names: NameRange, around: tuple[int, int]) -> tuple[int, int]:
+        """Where a range lies in lines of the blocks around it: it begins in the first one, and ends in the last."""
+        (first, last), offsets = around, self.head.offsets
+        start, stop = 0, len(lines)
+        if first == last:
+            return start, stop
+        at = offsets[first] if self._held is None else max(offsets[first], self._held.offset)
+        if self.head.firsts[first] < names.start:
+            start = self._seek(lines, names.start, 0, min(stop, offsets[first + 1] - at))
+        if names.stop is not None:
+            stop = self._seek(lines, names.stop, min(stop, max(start, offsets[last - 1] - at)), stop)
+        return start, stop
 
     def _seek(self, lines: bytes, key: str, low: int, high: int) -> int:
         """Where the first entry at or after an order key stands. Bisects on bytes, decoding a line a step."""

@@ -68,6 +68,11 @@ class NameRange:
         """Whether the name with this order key is in the range."""
         return self.start <= key and (self.stop is None or key < self.stop)
 
+    def contains(self, names: NameRange) -> bool:
+        """Whether another range lies in this one."""
+        ends = self.stop is None or (names.stop is not None and names.stop <= self.stop)
+        return self.start <= names.start and ends
+
     def meets(self, first: str, last: str) -> bool:
         """Whether any order key from first to last, both included, can be in the range."""
         return self.start <= last and (self.stop is None or first < self.stop)

@@ -7,7 +7,7 @@ import gc
 from contextlib import suppress
 from functools import cache
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 KEPT_FREE = 128 << 20
 MAPPED_FROM = 32 << 20
 
@@ -26,3 +26,4 @@ def settle_in() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, MAPPED_FROM)
         libc.mallopt(_M_TRIM_THRESHOLD, KEPT_FREE)
+        libc.mallopt(_M_ARENA_MAX, 1)  # else every thread that reads would keep as much

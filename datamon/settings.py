@@ -51,7 +51,7 @@ class Settings:
     log_format: str = "text"
     log_level: str = "info"
     metrics: str = ""
-    tracing: str = ""
+    tracing: str = field(default="", repr=False)  # a URL may hold a password
     temporal: Mapping[str, str] = field(default_factory=dict, repr=False)  # its variables, keys and all
 
     @classmethod

@@ -64,8 +64,10 @@ def connect(settings: Settings | None = None) -> Iterator[Datamon]:
     loop = _Loop()
     try:
         client = loop.wait(AsyncDatamon.connect(settings))
-        yield Datamon(client, loop)
-        loop.wait(client.__aexit__(None, None, None))
+        try:
+            yield Datamon(client, loop)
+        finally:
+            loop.wait(client.__aexit__(None, None, None))
     finally:
         loop.close()
 

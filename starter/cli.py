@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import NoReturn
 
 import click
@@ -123,6 +124,8 @@ def _run() -> int:
         return _fail(error.format_message().rstrip(".") + hint, error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
+    except (BrokenPipeError, SystemExit) as error:
+        return _ended(error)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
     except OSError as error:
@@ -136,8 +139,16 @@ def _run() -> int:
 
 def _fail(sentence: str, code: int) -> int:
     prefix = click.style("datamon:", fg="red", bold=True)
-    click.echo(f"{prefix} {sentence}", err=True, color=has_colours(sys.stderr))
+    with suppress(BrokenPipeError):
+        click.echo(f"{prefix} {sentence}", err=True, color=has_colours(sys.stderr))
     return code
+
+
+def _ended(error: BrokenPipeError | SystemExit) -> int:
+    """A reader of our output that has seen enough is no failure. Click ends so, too, and after a completion."""
+    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+        return 0
+    return error.code if isinstance(error.code, int) else 1
 
 
 if __name__ == "__main__":

@@ -435,6 +435,8 @@ class Split:
 
     async def stop(self, reason: str = "stopped by its user") -> bool:
         """Ask it to stop: it ends as failed, and can run again under its id. Whether there is a run to be asked."""
+        if not (await self._status()).started:  # what still runs under its id may be the generation before
+            return False
         try:
             await self.handle.signal(SplitWorkflow.stop, plain_text("reason", reason))
         except RPCError as error:

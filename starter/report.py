@@ -78,7 +78,7 @@ def _head(report: Report, title: str, now: str) -> str:
     if bundle is not None:
         lines.append(f"<p>Bundle <code>{_text(bundle.id)}</code>: {_text(bundle.message)}</p>")
     if diamond.reason:
-        lines.append(f"<p>The last commit failed: {_text(diamond.reason)}</p>")
+        lines.append(f"<p>The last thing that went wrong: {_text(diamond.reason)}</p>")
     return "".join(lines)
 
 

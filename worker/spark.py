@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 STOP_SECONDS = 5
-SOCKET_FOLDER = 55  # characters: with the name of a socket, Linux takes 108
+SOCKET_FOLDER = 55  # bytes: with the name of a socket, Linux takes 108
 _EXECUTORS_NEED = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION")  # credentials are their own affair
 
 _LOG4J = """rootLogger.level = error
@@ -159,9 +159,11 @@ class SparkRuntime:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(self._folder / "scratch"),
-            # Between a JVM and its Pythons. By TCP, each message would wait 40 ms for an acknowledgement.
-            "spark.python.unix.domain.socket.enabled": "true",
         }
+        if self._is_local or self._master.startswith("spark://"):
+            # Between a JVM and its Pythons. By TCP, each message would wait 40 ms for an acknowledgement. Elsewhere
+            # spark-defaults.conf may say so: in a container of YARN the paths of sockets are too long.
+            settings["spark.python.unix.domain.socket.enabled"] = "true"
         if self._is_local:
             settings["spark.python.unix.domain.socket.dir"] = self._socket_folder()
             # The JVM only hands out tasks here, so it may compile lightly and collect simply: it starts sooner.
@@ -176,10 +178,10 @@ class SparkRuntime:
     def _socket_folder(self) -> str:
         """A folder that nobody else can look into. The path of a socket must be short, so it may be a temporary one."""
         own = self._folder / "sockets"
-        if len(str(own)) <= SOCKET_FOLDER:
+        if len(os.fsencode(own)) <= SOCKET_FOLDER:
             own.mkdir(mode=0o700, exist_ok=True)
             return str(own)
-        self._sockets = TemporaryDirectory(prefix="datamon-")
+        self._sockets = TemporaryDirectory(prefix="datamon-", dir="/tmp")
         return self._sockets.name
 
 

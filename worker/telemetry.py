@@ -6,7 +6,7 @@ Metrics are the SDK's own (`temporal_…`) and ours, which workflows and activit
     datamon_files{repo}                  files that were uploaded
     datamon_stored_bytes{repo}           bytes that were new to the store
     datamon_deduplicated_bytes{repo}     bytes that it had already
-    datamon_commit_seconds{repo}         from the commit's acceptance to the bundle
+    datamon_commit_seconds{repo}         from the end of all waiting to the bundle
     datamon_conflicts{repo}              versions that lost and differ
 """
 
@@ -30,6 +30,7 @@ from workflows.names import named_by
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SERVICE = "datamon"
+SEND_SECONDS = 2  # that a collector may take
 
 
 def write_logs(settings: Settings) -> None:
@@ -120,11 +121,12 @@ def _provider(endpoint: str) -> Any:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(resource=Resource.create({"service.name": SERVICE}), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=SEND_SECONDS)))
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # a collector that is gone is nobody's trouble here
     return provider
 
 
 def flush(settings: Settings) -> None:
     """Send the traces that are still here."""
     if settings.tracing:
-        _provider(settings.tracing).force_flush(2_000)
+        _provider(settings.tracing).force_flush(1_000 * SEND_SECONDS)

@@ -27,7 +27,7 @@ def count_upload(repo: RepoName, files: int, stored: int, known: int) -> None:
 def count_commit(repo: RepoName, took: timedelta, conflicts: int) -> None:
     """A bundle was made."""
     meter = workflow.metric_meter()
-    seconds = meter.create_histogram_float("datamon_commit_seconds", "From the acceptance of a commit to its bundle.")
+    seconds = meter.create_histogram_float("datamon_commit_seconds", "From the end of all waiting to the bundle.")
     seconds.record(took.total_seconds(), {"repo": repo})
     lost = meter.create_counter("datamon_conflicts", "Versions that lost and differ.")
     lost.add(conflicts, {"repo": repo})

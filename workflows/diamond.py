@@ -147,7 +147,7 @@ class DiamondWorkflow:
 
     @commit.validator
     def _check_commit(self, request: CommitRequest) -> None:
-        if not self._record.knows_commit(request):
+        if not request.request or not self._record.knows_commit(request):
             with wire_errors():
                 self._record.check_commit(request)
 

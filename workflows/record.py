@@ -184,7 +184,7 @@ class DiamondRecord:
 
     def _check_add(self, add: AddSplit, known: SplitRow | None) -> None:
         split_id(add.split)
-        if not add.path or not add.host:
+        if not add.path or add.queue == host_queue(""):
             raise BadUsage("an add needs a `path`, and the `host` it is on unless it is an s3:// URL")
         self.check_open("no split can be added any more")
         if known is None and len(self.splits) >= MAX_SPLITS:
@@ -355,7 +355,8 @@ class DiamondRecord:
         """The split that has been running for the longest time; if none runs, the one that took longest."""
         if self.index.open:
             return min(self.index.open.items(), key=lambda item: item[1].since)
-        return max(self.splits.items(), key=lambda item: item[1].took, default=None)
+        timed = (item for item in self.splits.items() if item[1].took)
+        return max(timed, key=lambda item: item[1].took, default=None)
 
     def in_line(self) -> list[tuple[SplitId, SplitRow]]:
         """The splits in the order they were added."""

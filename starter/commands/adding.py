@@ -70,11 +70,12 @@ async def serving_source(datamon: Datamon, path: str, *, detach: bool = False) -
         yield ourselves
 
 
-def left_behind(split: str, *, ours: bool) -> str:
+def left_behind(split: str, *, ours: bool, told: bool) -> str:
     """What becomes of a split when the command that added it is interrupted."""
     if ours:
         return f"split {split} waits for a worker on this host, or to be added again with --split {split}"
-    return f"split {split} goes on; `datamon diamond split list` shows how it ends"
+    goes_on = "was told to stop" if told else "goes on"
+    return f"split {split} {goes_on}; `datamon diamond split list` shows how it ends"
 
 
 @contextmanager
@@ -91,12 +92,13 @@ def on_interrupt(remark: str) -> Iterator[None]:
 def pressing() -> Iterator[asyncio.Queue[None]]:
     """Ctrl-C as something that can be waited for, as long as the block runs."""
     presses: asyncio.Queue[None] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, presses.put_nowait, None)
     try:
         yield presses
     finally:
         loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
 
 
 async def watched(split: Split, presses: asyncio.Queue[None], *, ours: bool = False) -> SplitReport:
@@ -112,16 +114,20 @@ async def watched(split: Split, presses: asyncio.Queue[None], *, ours: bool = Fa
                 pace = STOP_SECONDS if stopping and not told else seen.pace
                 await asyncio.wait([result, press], timeout=pace, return_when=asyncio.FIRST_COMPLETED)
                 if press.done() and stopping:
-                    say(left_behind(split.id, ours=ours))
+                    say(left_behind(split.id, ours=ours, told=told))
                     raise click.Abort
                 if press.done():
-                    say(f"stopping split {split.id}; Ctrl-C again leaves it running")
+                    say(f"stopping split {split.id}; Ctrl-C again does not wait for that")
                     stopping, press = True, asyncio.ensure_future(presses.get())
                 if stopping and not told:  # it may wait for a place, and have no workflow to be told yet
                     told = await split.stop("interrupted by its user")
                 elif not result.done():
                     show_progress(seen, await split.progress())
-        return await result
+        report = await result
+        if stopping:  # it was done sooner than it could be stopped; what else the command was to do, it does not
+            say(f"split {split.id} is done")
+            raise click.Abort
+        return report
     except SplitFailed as error:
         if not stopping:
             raise

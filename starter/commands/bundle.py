@@ -255,8 +255,9 @@ def upload(
         async with await Datamon.connect() as datamon, serving_source(datamon, path) as ours:
             diamond = await datamon.diamonds.initialize(repo, tag="bundle upload")
             try:
+                split = await diamond.add(path, options)
                 with pressing() as presses:
-                    tell_split(await watched(await diamond.add(path, options), presses, ours=ours), path)
+                    tell_split(await watched(split, presses, ours=ours), path)
                 answer = await committed(diamond, diamond.commit(message, label=label))
             except BaseException as error:
                 reason = "interrupted" if isinstance(error, asyncio.CancelledError | click.Abort) else str(error)

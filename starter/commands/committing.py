@@ -14,6 +14,7 @@ from datamon.preview import Preview
 from starter.output import amount, print_listing, print_one, say
 
 if TYPE_CHECKING:
+    from activities.spark import Progress
     from starter.client import Diamond
     from starter.progress import Meter
     from workflows.messages import CommitAnswer
@@ -37,13 +38,19 @@ async def committed(diamond: Diamond, commit: Coroutine[None, None, CommitAnswer
 
 
 async def _show(seen: Meter, diamond: Diamond) -> None:
-    from starter.progress import show_progress
-
     status = await diamond.status()
     if status.state is DiamondState.COMMITTING:
-        show_progress(seen, await diamond.progress())
+        _show_merge(seen, await diamond.progress())
     elif status.committing:
         seen.note(f"waiting for {counted(status.splits[SplitState.RUNNING], 'running split')}")
+
+
+def _show_merge(seen: Meter, progress: Progress | None) -> None:
+    """Parts are about equal; how many files come out of one, compared with what goes in, nobody knows before."""
+    if progress is not None and progress.all_parts:
+        seen.show(progress.files, 0, progress.all_bytes * progress.parts // progress.all_parts, progress.all_bytes)
+    elif progress is not None:
+        seen.note(progress.phase)
 
 
 def tell_bundle(answer: CommitAnswer, mode: ConflictMode = ConflictMode.KEEP) -> None:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -257,7 +258,10 @@ def report(repo: RepoName, diamond: DiamondId, output: str) -> None:
     from starter.report import page
 
     text = page(report_on(Settings.load().context(), repo, diamond), instant(time.time_ns()))
-    with click.open_file(output, "w", encoding="utf-8", atomic=output != "-") as file:
-        file.write(text)
-    if output != "-":
-        say(f"the report is in {output}")
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    fresh = Path(f"{output}.new")  # a full disk must not take an older report with it
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(output)
+    say(f"the report is in {output}")

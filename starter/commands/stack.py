@@ -128,6 +128,9 @@ def _detached(settings: Settings, port: int | None, ui_port: int | None) -> Stac
     settings.home.mkdir(parents=True, exist_ok=True)
     log_path = settings.home / "up.log"
     environment = config.environment() | {"DATAMON_HOME": str(settings.home), "DATAMON_STORE": settings.store}
+    for file in ("DATAMON_CONFIG", "TEMPORAL_CONFIG_FILE"):  # it is started in another folder
+        if environment.get(file):
+            environment[file] = str(Path(environment[file]).expanduser().absolute())
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -153,7 +156,7 @@ def _until_up(settings: Settings, process: subprocess.Popen[bytes], log_path: Pa
         if stack is not None:
             return stack
         if process.poll() is not None:
-            say("".join(log_path.read_text(errors="replace").strip().splitlines()[-1:]))
+            click.echo("".join(log_path.read_text(errors="replace").strip().splitlines()[-1:]), err=True)
             raise click.exceptions.Exit(process.returncode or 1)
         time.sleep(0.05)
     process.terminate()

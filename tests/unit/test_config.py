@@ -1,6 +1,7 @@
 """Where settings come from, and which of them counts."""
 
 import json
+import os
 
 import pytest
 from click.testing import CliRunner
@@ -70,6 +71,23 @@ def test_a_relative_path_is_relative_to_the_file(nowhere):
     assert Settings.load().store == "s3://bucket/data"
 
 
+def test_an_empty_value_is_none(nowhere):
+    write(nowhere / "user/datamon/datamon.toml", 'store = "s3://bucket/data"\n')
+    write(nowhere / "project/datamon.toml", 'store = ""\n')
+    assert Settings.load().store == "s3://bucket/data"
+    assert value("store") == ("s3://bucket/data", str(nowhere / "user/datamon/datamon.toml"))
+
+
+def test_a_file_of_another_user_counts_only_if_it_is_named(nowhere, monkeypatch):
+    path = nowhere / "project/datamon.toml"
+    write(path, 'store = "s3://theirs/data"\n')
+    os.chown(path, 12345, -1)
+    with pytest.raises(BadUsage, match="belongs to another user"):
+        config.environment()
+    monkeypatch.setenv("DATAMON_CONFIG", str(path))
+    assert Settings.load().store == "s3://theirs/data"
+
+
 def test_temporal_has_a_table_of_its_own(nowhere):
     write(nowhere / "project/datamon.toml", '[temporal]\naddress = "t:7233"\nnamespace = "n"\n')
     assert Settings.load().temporal["TEMPORAL_ADDRESS"] == "t:7233"
@@ -83,6 +101,7 @@ def test_temporal_has_a_table_of_its_own(nowhere):
         ("store = 3", "`store` is 3"),
         ("[store]\nx = 1", "there is no setting `store.x`"),
         ("store =", "is not TOML"),
+        ("[temporal]\napi_key = 12345", "`temporal.api_key` is no text"),
         ('store = "\udcff"', "cannot be read"),
     ],
 )
@@ -111,6 +130,7 @@ def test_config_show_says_where_everything_is_from_and_hides_secrets(nowhere, mo
     temporal = nowhere / "temporal.toml"
     write(temporal, '[profile.prod]\naddress = "t.example:7233"\nnamespace = "n"\napi_key = "sekrit-api-key"\n')
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(temporal))
+    monkeypatch.setenv("DATAMON_TRACING", "http://me:sekrit-password@collector:4318/v1/traces")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "sekrit-access-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sekrit-secret-key")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:sekrit-password@s3.example:9000")
@@ -123,5 +143,7 @@ def test_config_show_says_where_everything_is_from_and_hides_secrets(nowhere, mo
     assert found["temporal.profile"] == ("prod", "flag")
     assert found["temporal.api_key"] == ("(hidden)", f"profile prod of {temporal}")
     assert found["temporal.tls"][0] == "on"
+    assert found["tracing"][0] == "http://(hidden)@collector:4318/v1/traces"
+    assert "sekrit" not in repr(Settings.load())
     assert found["aws.endpoint_url"][0] == "http://(hidden)@s3.example:9000"
     assert not any(secret in text for secret in SECRETS)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bench.load import Load, write_diamond
-from datamon import keys
+from datamon import filelist, keys
 from datamon.commit import MergeTask, merge_range, ranges_to_merge
 from datamon.filelist import ListWriter
 from datamon.ids import SplitId
@@ -35,6 +35,7 @@ class CountingStore(DirectoryStore):
 
 @pytest.fixture
 def context(tmp_path):
+    filelist._recent.clear()  # what other tests have read is forgotten at some moment, and then read again
     whole = open_context(str(tmp_path))
     return Context(whole.blob, whole.metadata, CountingStore(whole.vmetadata.url))
 
