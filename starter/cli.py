@@ -145,10 +145,9 @@ def _fail(sentence: str, code: int) -> int:
 
 
 def _ended(error: BrokenPipeError | SystemExit) -> int:
-    """A reader of our output that has seen enough is no failure. Click ends so, too, and after a completion."""
-    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
-        return 0
-    return error.code if isinstance(error.code, int) else 1
+    """A reader of our output that has seen enough is no failure, though click ends with 1 then."""
+    code = error.code if isinstance(error, SystemExit) else 0
+    return code if isinstance(code, int) and code != 1 else 0
 
 
 if __name__ == "__main__":

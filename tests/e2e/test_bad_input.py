@@ -303,6 +303,13 @@ def test_output_that_cannot_be_written(stack):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["completion bash", "config show", "status", "diamond --help"])
+def test_a_reader_that_has_seen_enough_is_no_failure(stack, command):
+    script = f"datamon {command} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], env=stack.environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_store_that_is_no_store(tmp_path):
     command = Command(tmp_path, {"DATAMON_STORE": "gs://bucket"})
     assert "is not a store this datamon can use" in command.refused("repo", "list", exit_code=2)
