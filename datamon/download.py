@@ -31,7 +31,8 @@ from blake3 import blake3
 from datamon import descriptors, keys
 from datamon.content import AHEAD, Root, Span, get_span, read_large, read_root, read_span, read_verified, spans
 from datamon.errors import CorruptFile, CorruptObject, DestinationInUse, Failed, NotFound, UnsafePath, quoted, why
-from datamon.filelist import FileList, in_order
+from datamon.filelist import FileList
+from datamon.listing import in_order
 from datamon.model import Bundle, Entry, ListInfo, Split
 from datamon.names import EVERYTHING, NameRange, flaw, just, order
 from datamon.stores import Context, ObjectStore

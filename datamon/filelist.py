@@ -19,12 +19,11 @@ and verified whole.
 
 from __future__ import annotations
 
-import heapq
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice, pairwise, repeat
+from itertools import accumulate, islice, pairwise, repeat
 from operator import attrgetter, le
 from typing import Self, TypeVar
 
@@ -482,22 +481,3 @@ def _decoded(key: str, decode: Callable[[bytes], T], lines: bytes, field: str) -
         return decode(lines)
     except msgspec.DecodeError as error:
         raise CorruptObject(key, f"`{field}`: {error}") from error
-
-
-def in_order(lists: Iterable[tuple[ListInfo, Iterable[T]]], name: Callable[[T], str]) -> Iterator[T]:
-    """What the lists hold, in name order, opening each list only when its turn comes.
-
-    Lists that follow each other are chained; only those that overlap (the lists of lost versions do) are merged.
-    """
-    runs: list[list[Iterable[T]]] = []
-    ends: list[tuple[str, int]] = []  # a heap: the run that ends first can go on first
-    for info, items in sorted(lists, key=lambda pair: order(pair[0].first)):
-        if ends and ends[0][0] < order(info.first):
-            number = ends[0][1]
-            runs[number].append(items)
-            heapq.heapreplace(ends, (order(info.last), number))
-        else:
-            heapq.heappush(ends, (order(info.last), len(runs)))
-            runs.append([items])
-    chains = map(chain.from_iterable, runs)
-    return heapq.merge(*chains, key=lambda item: order(name(item)))

@@ -7,7 +7,7 @@ import pytest
 
 from datamon import catalog, descriptors, keys
 from datamon.errors import NotFound
-from datamon.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.ids import DiamondId, RepoName, SplitId
 from datamon.model import (
     Bundle,
     ConflictMode,
@@ -185,4 +185,3 @@ def test_an_empty_diamond_has_a_page_too(context):
 def test_a_diamond_that_is_not_there(context):
     with pytest.raises(NotFound):
         report_on(context, RepoName("r"), DiamondId("nowhere"))
-    assert BundleId("b") == B
