@@ -33,7 +33,7 @@ WINDOW = 50_000  # entries looked at together, so that what lies in one pack is 
 GAP_BYTES = 1 << 20  # reading over this much of a pack is quicker than a request of its own
 AHEAD = 4  # chunks of one file on their way while an earlier one is being written
 
-_ROOT = re.compile(rb"version: 1\nsize: (\d+)\nchunk: ([1-9]\d*)\nchunks:\n((?:- [0-9a-f]{64}\n)*)")
+_ROOT = re.compile(rb"version: 1\nsize: (\d{1,19})\nchunk: ([1-9]\d{0,18})\nchunks:\n((?:- [0-9a-f]{64}\n)*)")
 
 
 def root_yaml(size: int, chunks: list[str]) -> bytes:

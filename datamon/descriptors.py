@@ -1,6 +1,7 @@
 """Descriptors as YAML: plain block style that people read, and a strict, typed way back.
 
-A missing field, a wrong type or an unknown version is an error that names the key and the field.
+A missing field, a wrong type or an unknown version is an error that names the key and the field. Nor can whoever writes
+one harm its readers: what is nested deeply, repeats itself by aliases, or is huge is refused before it is built.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from datamon.model import VERSION, Bundle, Diamond, GivenId, Label, Repo, Split
 from datamon.stores import ObjectStore
 
 Descriptor = TypeVar("Descriptor", Repo, Bundle, Label, GivenId, Diamond, Split)
+
+MAX_BYTES = 64 << 20  # a bundle of a hundred million files has 2,000 lists, told of in half a megabyte
+MAX_DEPTH = 20  # the deepest has five
 
 _converting = threading.Lock()  # msgspec crashes where two threads are the first to meet a dataclass
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -37,8 +41,9 @@ def to_yaml(value: Any) -> str:
 def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
     """Read a descriptor, strictly."""
     try:
+        _check_harmless(key, body)
         plain = yaml.load(body, Loader=_Loader)  # noqa: S506 - both are safe loaders
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # such as a date that is none
         raise CorruptObject(key, f"not YAML: {error}".replace("\n", " ")) from error
     if not isinstance(plain, dict):
         raise CorruptObject(key, "not a mapping")
@@ -49,6 +54,19 @@ def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
             return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
         raise CorruptObject(key, str(error)) from error
+
+
+def _check_harmless(key: str, body: bytes) -> None:
+    """Look at the parts of a document one by one: libyaml builds it by recursion, which a deep one would crash."""
+    if len(body) > MAX_BYTES:
+        raise CorruptObject(key, f"it has {len(body):,} bytes, and a descriptor at most {MAX_BYTES:,}")
+    depth = 0
+    for part in yaml.parse(body, Loader=_Loader):
+        if isinstance(part, yaml.AliasEvent):
+            raise CorruptObject(key, f"it has an alias, `*{part.anchor}`")
+        depth += isinstance(part, yaml.CollectionStartEvent) - isinstance(part, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise CorruptObject(key, f"it is nested more than {MAX_DEPTH} levels deep")
 
 
 def read(kind: type[Descriptor], store: ObjectStore, key: str, missing: NotFound | None = None) -> Descriptor:

@@ -20,6 +20,7 @@ SplitId = NewType("SplitId", str)
 BundleId = NewType("BundleId", str)
 LabelName = NewType("LabelName", str)
 
+MAX_TEXT = 4_096  # bytes of a path, a message, a reason
 _LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _RULE = "use 1 to 100 letters, digits, dots, hyphens and underscores, starting with a letter or digit"
 
@@ -52,9 +53,10 @@ def label_name(text: str) -> LabelName:
 def plain_text(kind: str, text: str) -> str:
     """Free text that can be stored, or BadUsage. A terminal with another encoding can give some that cannot."""
     try:
-        text.encode()
+        if (size := len(text.encode())) > MAX_TEXT:
+            raise BadUsage(f"the {kind} has {size:,} bytes; {MAX_TEXT:,} are enough")
     except UnicodeEncodeError:
-        raise BadUsage(f"the {kind} {text!r} is not UTF-8") from None
+        raise BadUsage(f"the {kind} {text[:100]!r} is not UTF-8") from None
     return text
 
 

@@ -41,6 +41,7 @@ from datamon.stores import create_same, s3_location
 from starter.connect import need_worker, patiently, server_id, unreachable
 from starter.lookups import Lookups
 from workflows.diamond import ASK_AGAIN, PAGE, DiamondWorkflow
+from workflows.hearing import brief
 from workflows.messages import (
     AddSplit,
     CancelRequest,
@@ -117,7 +118,7 @@ class Diamonds:
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
             search_attributes=attributes(record.repo, "diamond", DiamondState.INITIALIZED),
-            static_summary=f"diamond {record.tag or record.diamond} of {record.repo}",
+            static_summary=brief(f"diamond {record.tag or record.diamond} of {record.repo}"),
             static_details=f"Makes one bundle in repo {record.repo} out of many uploads.",
         )
         try:

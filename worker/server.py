@@ -57,7 +57,7 @@ async def _started(
     log_path = home / "temporal.log"
     with log_path.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            *_command(home, port, ui_port),
+            *server_command(home, port, ui_port),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -76,7 +76,8 @@ async def _started(
     return None
 
 
-def _command(home: Path, port: int, ui_port: int) -> list[str]:
+def server_command(home: Path, port: int, ui_port: int) -> list[str]:
+    """What starts the server, with its database in a folder."""
     beside_python = str(Path(sys.executable).parent)
     program = shutil.which("temporal", path=os.pathsep.join([beside_python, os.environ.get("PATH", "")]))
     if program is None:

@@ -22,6 +22,7 @@ from datamon.settings import Settings
 from worker.spark import SparkRuntime
 from worker.telemetry import flush
 from workflows.diamond import DiamondWorkflow
+from workflows.hearing import HearSafely
 from workflows.janitor import JanitorWorkflow
 from workflows.names import TASK_QUEUE, queues_of
 from workflows.split import SplitWorkflow
@@ -85,6 +86,7 @@ def build_workers(
             activity_executor=pool,
             max_concurrent_activities=METADATA_AT_ONCE if is_shared else SPARK_JOBS_AT_ONCE,
             graceful_shutdown_timeout=GRACE,
+            interceptors=[HearSafely()],
             workflow_runner=runner or UnsandboxedWorkflowRunner(),
             max_heartbeat_throttle_interval=timedelta(seconds=2),  # so that a cancel is seen that soon
         )

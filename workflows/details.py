@@ -43,6 +43,8 @@ def _refusals(record: DiamondRecord) -> list[tuple[str, str]]:
         newest = next(reversed(refused.values()), None)
         if newest is not None and str(newest.error()) != record.reason:
             rows.append((f"refused {kind}", _verbatim(str(newest.error()))))
+    if record.misheard is not None:
+        rows.append(("refused message", _verbatim(str(record.misheard.error()))))
     return rows
 
 

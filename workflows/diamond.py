@@ -7,10 +7,11 @@ after the other, and of two commits the second finds that there already is one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -20,12 +21,13 @@ with workflow.unsafe.imports_passed_through():
     from activities.metadata import MetadataActivities
     from activities.recovery import RecoveryActivities, TakenUp, TakeUp
     from activities.wire import from_wire, to_wire, wire_errors
-    from datamon.errors import ConflictsForbidden, DatamonError, StoreRefused, WrongState
+    from datamon.errors import BadUsage, ConflictsForbidden, DatamonError, StoreRefused, WrongState
     from datamon.ids import BundleId, SplitId, id_at, label_name
     from datamon.model import Contributor, Diamond, DiamondState, Label, instant
     from workflows.counting import count_commit
     from workflows.details import describe
     from workflows.fleet import Fleet
+    from workflows.hearing import check_text, heard, readable
     from workflows.messages import (
         AddSplit,
         CancelRequest,
@@ -34,6 +36,7 @@ with workflow.unsafe.imports_passed_through():
         CommitRequest,
         DiamondResult,
         DiamondStatus,
+        Refusal,
         SplitReport,
         SplitStatus,
     )
@@ -114,20 +117,23 @@ class DiamondWorkflow:
     @workflow.signal(
         description='Add splits: [{"path": "/data/part1", "host": "node-1"}], or [{"path": "s3://bucket/part1"}].'
     )
-    def add(self, splits: list[AddSplit]) -> None:
+    def add(self, splits: Any = None) -> None:
         """Accept or refuse splits. Ask the query `split` which it was. The same request twice counts once."""
-        for told in splits:
-            split = self._record.completed(told, _new_id)
-            refused = self._record.add(split, instant(workflow.time_ns()))
-            if refused is not None:
-                workflow.logger.info("add of split %s refused: %s", split.split, refused)
-        self._describe()
+        with self._listening():
+            told = splits if isinstance(splits, list) else [splits]
+            if len(told) > PAGE:
+                raise BadUsage(f"one message adds at most {PAGE} splits, and this one has {len(told):,}")
+            for one in told:
+                split = self._record.completed(heard(AddSplit, one), _new_id)
+                refused = self._record.add(split, instant(workflow.time_ns()))
+                if refused is not None:
+                    workflow.logger.info("add of split %s refused: %s", split.split, refused)
 
     @workflow.signal(description="A split has ended. Sent by SplitWorkflow.")
-    def split_changed(self, report: SplitReport) -> None:
+    def split_changed(self, told: Any = None) -> None:
         """Take note of how a split ended."""
-        self._record.report(report, instant(workflow.time_ns()))
-        self._describe()
+        with self._listening():
+            self._record.report(heard(SplitReport, told), instant(workflow.time_ns()))
 
     @workflow.update(description='Commit the done splits into one bundle, and answer with it: {"message": "March"}.')
     async def commit(self, request: CommitRequest) -> CommitAnswer:
@@ -149,25 +155,25 @@ class DiamondWorkflow:
     def _check_commit(self, request: CommitRequest) -> None:
         if not request.request or not self._record.knows_commit(request):
             with wire_errors():
-                self._record.check_commit(request)
+                self._record.check_commit(check_text(request))
 
     @workflow.signal(
         name="commit",
         description='Commit the done splits into one bundle: {"message": "March"}. See `status` for the outcome.',
     )
-    def commit_signal(self, request: CommitRequest) -> None:
+    def commit_signal(self, told: Any = None) -> None:
         """Commit, for callers that do not wait. What is refused changes nothing; the query `commit` tells why."""
-        request = _named(request)
-        if self._record.is_under_way(request):
-            return
-        try:
-            self._record.check_commit(request)
-        except DatamonError as error:
-            self._record.refuse_commit(request, error)
-            workflow.logger.info("commit refused: %s", error)
-        else:
-            self._record.accept_commit(request)
-        self._describe()
+        with self._listening():
+            request = _named(heard(CommitRequest, told))
+            if self._record.is_under_way(request):
+                return
+            try:
+                self._record.check_commit(request)
+            except DatamonError as error:
+                self._record.refuse_commit(request, error)
+                workflow.logger.info("commit refused: %s", error)
+            else:
+                self._record.accept_commit(request)
 
     @workflow.update(description='Stop all splits and close the diamond without a bundle: {"reason": "a mistake"}.')
     async def cancel(self, request: CancelRequest) -> DiamondStatus:
@@ -184,15 +190,28 @@ class DiamondWorkflow:
     def _check_cancel(self, request: CancelRequest) -> None:
         if not self._is_cancel(request):
             with wire_errors():
+                check_text(request)
                 self._record.check_open("it cannot be canceled any more")
 
     @workflow.signal(
         name="cancel", description='Stop all splits and close the diamond without a bundle: {"reason": "a mistake"}.'
     )
-    def cancel_signal(self, request: CancelRequest) -> None:
+    def cancel_signal(self, told: Any = None) -> None:
         """Cancel, for callers that do not wait. During a commit it waits, and counts if that comes to nothing."""
-        if not self._record.state.ended and self._record.cancel is None:
-            self._record.cancel = request
+        with self._listening():
+            request = CancelRequest() if told is None else heard(CancelRequest, told)
+            if not self._record.state.ended and self._record.cancel is None:
+                self._record.cancel = request
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Whoever sends a signal gets no answer, so that it was not understood is shown with the diamond."""
+        try:
+            yield
+        except BadUsage as error:
+            workflow.logger.warning("a message was refused: %s", error)
+            self._record.misheard = Refusal.of("", error)
+        self._describe()
 
     def _lets_go(self) -> bool:
         """Whether those who wait for an answer wait in vain, in this run."""
@@ -392,7 +411,9 @@ class DiamondWorkflow:
         return self._record.cancel is not None and self._record.cancel.request == request.request
 
     def _cancel_natively(self) -> None:
-        self.cancel_signal(CancelRequest(reason=workflow.cancellation_reason() or "canceled from Temporal"))
+        reason = readable(workflow.cancellation_reason() or "canceled from Temporal")
+        if not self._record.state.ended and self._record.cancel is None:
+            self._record.cancel = CancelRequest(reason=reason)
 
     # Publishing
 

@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.wire import from_wire
     from datamon.ids import SplitId
     from datamon.model import Split, SplitState, instant
+    from workflows.hearing import brief
     from workflows.messages import AddSplit, SplitInput, SplitReport
     from workflows.names import TASK_QUEUE, attributes, split_workflow
     from workflows.record import DiamondRecord, SplitRow
@@ -163,7 +164,7 @@ class Fleet:
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=attributes(record.repo, "split", SplitState.RUNNING),
-            static_summary=f"split {add.tag or split} of {record.repo} from {add.host}",
+            static_summary=brief(f"split {add.tag or split} of {record.repo} from {add.host}"),
             static_details=f"Uploads `{add.path}` into diamond {record.diamond}.",
         )
 

@@ -21,7 +21,7 @@ from activities.recovery import REASON, FoundSplit, TakenUp
 from datamon.errors import BadUsage, DatamonError, NotFound, NothingToCommit, WrongState
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
 from datamon.model import Contributor, Diamond, DiamondState, LeftOut, SplitState, TakenSplit, seconds_between
-from datamon.sources import is_remote
+from datamon.sources import is_remote, name_pattern
 from workflows.messages import (
     NOBODY,
     AddSplit,
@@ -38,6 +38,7 @@ from workflows.messages import (
 from workflows.names import TASK_QUEUE, host_queue
 
 REFUSALS = 100  # refused adds and failed commits that are remembered, for the clients that sent them
+MAX_QUEUE = 300  # bytes of the name of a task queue, which has the host's in it; the server takes 1,000
 MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.3 MB; a payload ends at 2 MiB
 
 
@@ -125,6 +126,7 @@ class DiamondRecord:
     recovering: bool = False  # nothing but names so far: the rest is to be taken from the store
     server: str = ""
     epoch: str = ""
+    misheard: Refusal | None = None  # the newest message that could not be understood
     packed: str = ""  # `splits`, on the way to the next run; see `pack`
 
     def __post_init__(self) -> None:
@@ -184,6 +186,12 @@ class DiamondRecord:
 
     def _check_add(self, add: AddSplit, known: SplitRow | None) -> None:
         split_id(add.split)
+        if add.queue != TASK_QUEUE and not add.queue.startswith(host_queue("")):
+            raise BadUsage(f"{add.queue[:100]!r} is no task queue of datamon; leave `queue` out")
+        if len(add.queue.encode()) > MAX_QUEUE:
+            raise BadUsage(f"the `host` of an add has more than {MAX_QUEUE} bytes")
+        if add.name_filter:
+            name_pattern(add.name_filter)
         if not add.path or add.queue == host_queue(""):
             raise BadUsage("an add needs a `path`, and the `host` it is on unless it is an s3:// URL")
         self.check_open("no split can be added any more")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
@@ -18,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from datamon.sources import Source
     from workflows.counting import count_split, count_upload
     from workflows.details import table
+    from workflows.hearing import brief, readable
     from workflows.messages import Refusal, SplitInput, SplitReport
     from workflows.names import STATE, diamond_workflow
     from workflows.waiting import outlast_cancel, quickly
@@ -62,10 +64,10 @@ class SplitWorkflow:
         return report
 
     @workflow.signal(description="Stop the upload; the split ends as failed with this reason. Sent by its diamond.")
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Any = None) -> None:
         """Stop, if it is not too late."""
         if self._stopped is None:
-            self._stopped = reason
+            self._stopped = readable(reason if isinstance(reason, str) else "it was told to stop")
             if self._uploading is not None:
                 self._uploading.cancel()
 
@@ -98,7 +100,7 @@ class SplitWorkflow:
             heartbeat_timeout=timedelta(seconds=options.heartbeat_seconds),
             retry_policy=options.retry,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=f"upload {add.path} on {add.host}",
+            summary=brief(f"upload {add.path} on {add.host}"),
         )
 
     async def _start(self) -> BundleId | None:

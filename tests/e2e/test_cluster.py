@@ -13,7 +13,7 @@ import pytest
 
 from datamon.stores import open_store
 from tests.conftest import Command, tree, until
-from tests.faults import faulty
+from tests.faults.s3 import faulty
 from tests.servers import LOOPBACK, free_ports
 from worker.java import java_home
 

@@ -10,7 +10,7 @@ from datamon import catalog, keys
 from datamon.model import DiamondState
 from starter.client import Datamon
 from tests.conftest import BIN, Command
-from tests.faults import faulty
+from tests.faults.s3 import faulty
 from tests.workflow.helpers import published
 from workflows.messages import Options
 from workflows.names import KIND, REPO, SPLITS, STATE

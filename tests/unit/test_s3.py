@@ -5,7 +5,7 @@ from botocore.exceptions import ClientError
 
 from datamon.errors import AlreadyExists, ObjectChanged, StoreRefused, StoreUnreachable
 from datamon.stores import open_context, open_store, s3
-from tests.faults import BUSY, CUT, LOST, faulty
+from tests.faults.s3 import BUSY, CUT, LOST, faulty
 
 
 @pytest.fixture

@@ -1,0 +1,329 @@
+"""The faults. Each takes a diamond that is open, lives its life, and breaks something on the way.
+
+Whatever a scenario does, it leaves a farm that is whole. What must hold afterwards is the same for all: `Life.check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from datamon.model import Order
+from tests.faults.checker import Wrong
+from tests.faults.s3 import LOST_ANSWERS, Hold
+from tests.faults.work import PATIENCE, Life, Work
+
+SKEW_SECONDS = 3600
+LARGE = 100 << 20  # seven chunks, of which four are read ahead
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A step of a diamond's life: the request to the store that it shows by."""
+
+    method: str
+    pattern: str
+    words: bytes = b""
+
+    def hold(self, *, done):
+        return Hold(self.method, self.pattern, self.words, done=done)
+
+
+# In the order in which they come
+MOMENTS = {
+    "the plan": Moment("GET", r"[?&]prefix=[^&]*source-"),
+    "an upload": Moment("PUT", "/blob/(packs|chunks)/"),
+    "the lists of a split": Moment("PUT", "/splits/[^/]+/bundle-files-"),
+    "split.yaml with its lists": Moment("PUT", r"/split\.yaml", b"lists:\n- index"),
+    "split.yaml: done": Moment("PUT", r"/split\.yaml", b"state: done"),
+    "diamond.yaml: committing": Moment("PUT", r"/diamond\.yaml", b"state: committing"),
+    "the merge": Moment("PUT", "/metadata/bundles/[^/]+/[^/]+/bundle-files-"),
+    "bundle.yaml": Moment("PUT", r"/bundle\.yaml"),
+    "the label": Moment("PUT", r"/label\.yaml"),
+    "diamond.yaml: done": Moment("PUT", r"/diamond\.yaml", b"state: done"),
+}
+CANCEL_MOMENTS = {
+    "diamond.yaml: canceling": Moment("PUT", r"/diamond\.yaml", b"state: canceling"),
+    "split.yaml: failed": Moment("PUT", r"/split\.yaml", b"state: failed"),
+    "diamond.yaml: canceled": Moment("PUT", r"/diamond\.yaml", b"state: canceled"),
+}
+ZOMBIE_MOMENTS = ("an upload", "the lists of a split", "split.yaml with its lists", "the merge", "bundle.yaml")
+
+
+def kill_at(moment, *, done):
+    """Kill -9 of the worker that is at this moment, before or after its request is carried out."""
+
+    async def scenario(life: Life, chance: random.Random):
+        living = asyncio.ensure_future(life.live())
+        await _killed_at(life.farm, MOMENTS[moment], chance, done=done, while_=living)
+        await living
+
+    return scenario
+
+
+async def kill_everywhere(life: Life, chance: random.Random):
+    """One life in which a worker is killed at every moment there is."""
+    living = asyncio.ensure_future(life.live())
+    for moment in MOMENTS.values():
+        await _killed_at(life.farm, moment, chance, done=chance.random() < 0.5, while_=living)
+    await living
+
+
+def kill_in_cancel(moment, *, done):
+    """The same, while a diamond is canceled whose splits are uploading."""
+
+    async def scenario(life: Life, chance: random.Random):
+        with ExitStack() as holds:
+            uploads = [holds.enter_context(_held(worker, MOMENTS["an upload"])) for worker in life.farm.workers]
+            adding = asyncio.ensure_future(life.add())
+            await _first_reached(uploads, adding)
+            canceling = asyncio.ensure_future(life.cancel())
+            await _killed_at(life.farm, CANCEL_MOMENTS[moment], chance, done=done, while_=canceling)
+        await canceling
+        await adding
+
+    return scenario
+
+
+async def kill_temporal(life: Life, chance: random.Random):
+    """Kill -9 of the Temporal server, once while splits upload and once in the commit; it comes back on its file."""
+    for work in (life.add, life.commit):
+        living = asyncio.ensure_future(work())
+        await asyncio.sleep(chance.uniform(0, 1.5))
+        await asyncio.to_thread(life.farm.temporal.kill)
+        await asyncio.sleep(chance.uniform(0, 3))
+        await asyncio.to_thread(life.farm.temporal.start)
+        await living
+
+
+async def cut_temporal(life: Life, chance: random.Random):
+    """Connections of both workers to Temporal are slow, and break again and again."""
+    with ExitStack() as storms:
+        for worker in life.farm.workers:
+            storms.enter_context(worker.temporal.storm(chance.random()))
+        await life.live()
+
+
+def storm(share, kinds=None):
+    """Of all requests of the workers to the store, this share fails, in all the ways there are."""
+
+    async def scenario(life: Life, chance: random.Random):
+        with ExitStack() as storms:
+            for worker in life.farm.workers:
+                more = (kinds,) if kinds else ()
+                storms.enter_context(worker.s3.storm(chance.random(), share, *more))
+            await life.live()
+
+    return scenario
+
+
+def outage(seconds):
+    """The store cannot be reached for so long, from some moment on."""
+
+    async def scenario(life: Life, chance: random.Random):
+        living = asyncio.ensure_future(life.live())
+        await asyncio.sleep(chance.uniform(0, 2))
+        for worker in life.farm.workers:
+            worker.s3.down.set()
+        await asyncio.sleep(seconds)
+        for worker in life.farm.workers:
+            worker.s3.down.clear()
+        await living
+
+    return scenario
+
+
+def zombie(moment):
+    """A worker loses Temporal in the middle of an activity. Another one does it again; then the first comes back.
+
+    What it held back goes to the store, late, and must not change anything.
+    """
+
+    async def scenario(life: Life, chance: random.Random):
+        farm = life.farm
+        holds = [worker.s3.start_hold(MOMENTS[moment].hold(done=False)) for worker in farm.workers]
+        living = asyncio.ensure_future(life.live())
+        index = await _first_reached(holds, living)
+        lost, other = farm.workers[index], farm.workers[1 - index]
+        with lost.temporal.silence():
+            other.s3.end_hold(holds[1 - index], carry_on=True)
+            await living
+            before = await asyncio.to_thread(farm.read)
+            lost.s3.end_hold(holds[index], carry_on=True)
+            await farm.quiet(lost)
+        await farm.quiet(lost)
+        if await asyncio.to_thread(farm.read) != before:
+            raise Wrong("a worker that came back has changed the store")
+
+    return scenario
+
+
+def change_source(how):
+    """A file is changed, or vanishes, while its upload is under way: the split fails naming it, or has it as it was."""
+
+    async def scenario(life: Life, chance: random.Random):
+        split, path = life.splits[0], Path(life.work.written[0])
+        victim = path / "large"
+        with ExitStack() as stack:
+            holds = [stack.enter_context(_held(worker, Moment("PUT", "/blob/chunks/"))) for worker in life.farm.workers]
+            adding = asyncio.ensure_future(life.add())
+            await _first_reached(holds, adding)
+            if how == "changes":
+                _rewrite(victim, chance)
+            else:
+                victim.unlink()
+            for hold in holds:
+                hold.end(carry_on=True)
+            await adding
+        await _told_of(life, split, "large")
+        await life.commit()
+
+    return scenario
+
+
+def _rewrite(victim, chance):
+    with victim.open("r+b") as file:
+        file.seek(victim.stat().st_size - 1000)
+        file.write(chance.randbytes(2000))
+
+
+async def _told_of(life, split, name):
+    """Either the split failed, and says which file; or an attempt that came later found all of it at rest."""
+    found = await life.diamond.split_status(split)
+    if found.state == "failed":
+        if name not in found.reason:
+            raise Wrong(f"a split whose file {name!r} was changed failed with {found.reason!r}")
+        return
+    left = Path(life.work.written[0]) / name
+    life.sources[split][name].add(left.read_bytes() if left.exists() else None)
+
+
+async def skewed_clocks(life: Life, chance: random.Random):
+    """Two hosts whose clocks are an hour apart: with `--order added`, what was added last wins all the same."""
+    farm, shim = life.farm, str(Path(__file__).parent / "skewed")
+    first, *rest = zip(life.splits, life.work.written, strict=True)
+    ahead = farm.extra_worker("ahead", {"DATAMON_HOST": "ahead", "PYTHONPATH": shim, "SKEW_SECONDS": str(SKEW_SECONDS)})
+    ahead.start()
+    try:
+        await life.add_from("ahead", *first)
+    finally:
+        ahead.stop()
+    for split, path in rest:
+        await life.add_from(farm.settings.host, split, path)
+    await life.commit()
+    await life.last_added_wins()
+
+
+async def lose_executors(life: Life, chance: random.Random):
+    """All executors of the Spark cluster are killed in the middle of uploads, and again in the middle of the merge."""
+    living = asyncio.ensure_future(life.live())
+    for name in ("an upload", "the merge"):
+        with ExitStack() as stack:
+            holds = [stack.enter_context(_held(worker, MOMENTS[name])) for worker in life.farm.workers]
+            await _first_reached(holds, living)
+            life.farm.cluster.kill_executors()
+    await living
+
+
+async def nothing(life: Life, chance: random.Random):
+    """Nothing at all goes wrong."""
+    await life.live()
+
+
+def _held(worker, moment, *, done=False):
+    return worker.s3.hold(moment.method, moment.pattern, moment.words, done=done)
+
+
+async def _killed_at(farm, moment, chance, *, done, while_):
+    """Wait until a worker is there, kill it, and start another in its place."""
+    holds = [worker.s3.start_hold(moment.hold(done=done)) for worker in farm.workers]
+    try:
+        index = await _first_reached(holds, while_)
+        await asyncio.to_thread(farm.workers[index].kill, whole=chance.random() < 0.5)
+    finally:
+        for worker, hold in zip(farm.workers, holds, strict=True):
+            worker.s3.end_hold(hold, carry_on=True)
+    await asyncio.to_thread(farm.workers[index].start)
+
+
+async def _first_reached(holds, while_):
+    """Which of the holds somebody came to first."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        for index, hold in enumerate(holds):
+            if hold.reached.is_set():
+                return index
+        if while_.done():
+            await while_
+            raise Wrong("the moment never came")
+        if time.monotonic() > deadline:
+            raise Wrong("the moment did not come in time")
+        await asyncio.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A fault, and what a life must have for it."""
+
+    name: str
+    run: Callable[[Life, random.Random], Awaitable[None]]
+    remote: bool | None = None  # sources in S3, or on a disk; None: as the seed says
+    label: bool = False
+    large: bool = False
+    order: Order | None = None
+
+    def work(self, seed) -> Work:
+        work = Work.of(seed, remote=self.remote)
+        if self.label:
+            work.label = "latest"
+        work.order = self.order or work.order
+        if self.large:
+            work.trees[0]["large"] = random.Random(seed).randbytes(LARGE)
+        return work
+
+
+def _needs(moment):
+    return {"remote": True if moment == "the plan" else None, "label": moment == "the label"}
+
+
+def _kills():
+    for moment in MOMENTS:
+        for done in (False, True) if MOMENTS[moment].method == "PUT" else (False,):
+            when = "after" if done else "before"
+            yield Scenario(f"kill -9 of a worker {when} {moment}", kill_at(moment, done=done), **_needs(moment))
+    for moment in CANCEL_MOMENTS:
+        name = f"kill -9 of a worker in a cancel, before {moment}"
+        yield Scenario(name, kill_in_cancel(moment, done=False))
+
+
+def scenarios(outage_seconds) -> list[Scenario]:
+    """All that a farm of its own Spark is put through."""
+    return [
+        Scenario("nothing", nothing),
+        *_kills(),
+        Scenario("kill -9 of a worker at every moment of one life", kill_everywhere, remote=True, label=True),
+        Scenario("kill -9 of Temporal, twice, and a restart on its file", kill_temporal),
+        Scenario("slow and breaking connections to Temporal", cut_temporal),
+        Scenario("12 % of requests to the store fail, in nine ways", storm(0.12)),
+        Scenario("30 % of requests succeed, and the client sees an error", storm(0.3, LOST_ANSWERS)),
+        Scenario(f"the store unreachable for {outage_seconds} s", outage(outage_seconds)),
+        *(Scenario(f"a partitioned worker comes back late with {moment}", zombie(moment)) for moment in ZOMBIE_MOMENTS),
+        Scenario("a source file changes while it is read", change_source("changes"), remote=False, large=True),
+        Scenario("a source file vanishes while it is read", change_source("vanishes"), remote=False, large=True),
+        Scenario("two hosts with clocks an hour apart, --order added", skewed_clocks, remote=False, order=Order.ADDED),
+    ]
+
+
+async def one_run(farm, datamon, scenario, seed):
+    """One diamond through one fault, seen to be right. Gives the verdict, and how many clear refusals there were."""
+    life = Life(farm, datamon, scenario.work(seed), seed)
+    await life.open()
+    await asyncio.wait_for(scenario.run(life, random.Random(f"fault {seed}")), 2 * PATIENCE)
+    verdict = await life.check()
+    await asyncio.to_thread(farm.clear)
+    return verdict, life.refused

@@ -1,0 +1,195 @@
+"""A stack whose every part is a process of its own, so that any of them can be killed, cut off, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from datamon.settings import Settings
+from starter.client import Datamon
+from tests.conftest import Command, until
+from tests.faults.s3 import faulty
+from tests.faults.tcp import faulty_tcp
+from tests.servers import BUCKET, free_ports, s3_server
+from worker.server import server_command
+
+HOST = "farm"
+
+
+class Temporal:
+    """The server, on a file."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._port, self._ui = free_ports(2)
+        self.address = f"127.0.0.1:{self._port}"
+        self._process = None
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def start(self):
+        with (self._folder / "temporal.log").open("ab") as log:
+            command = server_command(self._folder, self._port, self._ui)
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(self._answers, 60)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+    def _answers(self):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+            return True
+        return False
+
+
+class FarmWorker:
+    """`datamon worker`, with a way to the store and one to Temporal that nobody else uses."""
+
+    def __init__(self, name, home, s3, temporal, environment):
+        self.name, self.s3, self.temporal = name, s3, temporal
+        ways = {"AWS_ENDPOINT_URL": s3.endpoint, "TEMPORAL_ADDRESS": temporal.address}
+        self._command = Command(home, environment | ways)
+        self.log = home.with_suffix(".log")
+        self._process = None
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def start(self):
+        before = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [Path(os.sys.executable).parent / "datamon", "worker"],
+                env=self._command.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        until(lambda: b"serving" in self.log.read_bytes()[before:] or self._is_gone(), 60)
+
+    def _is_gone(self):
+        assert self._process.poll() is None, self.log.read_text()[-2000:]
+        return False
+
+    def kill(self, *, whole):
+        """Kill it; and with `whole`, at the same moment, its Spark and all tasks, as when a machine goes down."""
+        if whole:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+        self._process.wait()
+
+    def stop(self):
+        self._process.terminate()
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill(whole=True)
+
+    def family(self):
+        """Its processes, by what they are."""
+        found = {"worker": self.pid}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError, IndexError, ValueError):
+                after = path.read_text().rpartition(")")[2].split()
+                if int(after[3]) == self.pid and int(path.parent.name) != self.pid:  # its session
+                    is_java = "java" in (path.parent / "comm").read_text()
+                    found["jvm" if is_java else f"python {path.parent.name}"] = int(path.parent.name)
+        return found
+
+
+class Farm:
+    """Temporal, SeaweedFS, and two workers of one host, each behind proxies of its own."""
+
+    def __init__(self, folder, s3, temporal, parts, spark_master):
+        self.folder, self.s3, self.temporal = folder, s3, temporal
+        self.place = s3.new_place()
+        self._bucket = s3.client()
+        shared = {"DATAMON_STORE": f"{self.place}/store", "DATAMON_HOST": HOST, "DATAMON_SPARK_MASTER": spark_master}
+        self._shared = shared | s3.environment
+        self.workers = [self._worker(name, parts, self._shared) for name in ("one", "two")]
+        self.client = Command(folder / "client", self._shared | {"TEMPORAL_ADDRESS": temporal.address})
+        self._parts = parts
+
+    def _worker(self, name, parts, environment):
+        s3, tcp = parts.enter_context(faulty(self.s3)), parts.enter_context(faulty_tcp(self.temporal.address))
+        return FarmWorker(name, self.folder / name, s3, tcp, environment)
+
+    def extra_worker(self, name, environment):
+        """One more worker, which is not yet started."""
+        return self._worker(name, self._parts, self._shared | environment)
+
+    @property
+    def settings(self) -> Settings:
+        return self.client.settings()
+
+    async def connect(self):
+        return await Datamon.connect(self.settings)
+
+    def prefix(self, part):
+        return f"{self.place.removeprefix(f's3://{BUCKET}/')}/{part}/"
+
+    def read(self):
+        """All objects of the store."""
+        prefix, bucket = self.prefix("store"), self._bucket
+        return {
+            key.removeprefix(prefix): bucket.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+            for key in self._keys(prefix)
+        }
+
+    def clear(self):
+        """Empty the store, and all sources beside it."""
+        for key in self._keys(self.prefix("")[:-1]):
+            self._bucket.delete_object(Bucket=BUCKET, Key=key)
+
+    def put(self, part, name, body):
+        """Put an object of a source; gives its folder."""
+        self._bucket.put_object(Bucket=BUCKET, Key=f"{self.prefix(part)}{name}", Body=body)
+
+    def _keys(self, prefix):
+        pages = self._bucket.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+    async def quiet(self, worker, seconds=1.5):
+        """Wait until a worker has asked nothing of the store for a while."""
+        while time.monotonic() - worker.s3.last < seconds:  # noqa: ASYNC110 - it is in another process
+            await asyncio.sleep(0.1)
+
+
+@contextmanager
+def farm(folder, spark_master="local[2]"):
+    """Run a whole farm as long as the block does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "s3").mkdir()
+    with ExitStack() as parts:
+        s3 = parts.enter_context(s3_server(folder / "s3"))
+        temporal = Temporal(folder)
+        temporal.start()
+        parts.callback(temporal.kill)
+        before = {name: os.environ.get(name) for name in s3.environment}
+        os.environ.update(s3.environment)  # for the client, which is in this process
+        parts.callback(_restore, before)
+        built = Farm(folder, s3, temporal, parts, spark_master)
+        for worker in built.workers:
+            worker.start()
+            parts.callback(worker.stop)
+        yield built
+
+
+def _restore(before):
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

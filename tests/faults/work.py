@@ -1,0 +1,255 @@
+"""A random diamond out of a seed, and its life: what people do with it, and what they ask when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from blake3 import blake3
+from temporalio.service import RPCError
+
+from datamon import catalog
+from datamon.download import bundle_entries
+from datamon.errors import (
+    AlreadyExists,
+    ConflictsForbidden,
+    DatamonError,
+    NoWorker,
+    ServerUnreachable,
+    SplitFailed,
+    WrongState,
+)
+from datamon.ids import new_id
+from datamon.model import ConflictMode, DiamondState, Order
+from starter.client import Datamon, SplitOptions
+from tests.faults.checker import Expected, Verdict, Wrong, check
+from workflows.messages import Options
+
+IMPATIENT = Options(
+    heartbeat_seconds=3,
+    retry_first_seconds=0.2,
+    retry_longest_seconds=2,
+    metadata_seconds=5,
+    stop_seconds=5,
+    probe_seconds=10,
+)
+PATIENCE = 180  # seconds, after which a life counts as stuck
+_PASSING = (ServerUnreachable, NoWorker, RPCError)  # what a person would answer by asking again
+_NAMES = ("a", "b", "c d", "é", "x", "x-1", "z.csv")
+
+
+@dataclass
+class Work:
+    """What is in the sources of a diamond, and how it is committed."""
+
+    trees: list[dict[str, bytes]]
+    mode: ConflictMode
+    order: Order
+    label: str
+    remote: bool  # whether the sources are in S3
+    written: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, seed, *, remote=None):
+        chance = random.Random(f"work {seed}")
+        return cls(
+            trees=[_tree(chance) for _ in range(chance.randint(2, 4))],
+            mode=chance.choice(list(ConflictMode)),
+            order=chance.choice(list(Order)),
+            label=chance.choice(["", "latest"]),
+            remote=chance.random() < 0.4 if remote is None else remote,
+        )
+
+
+def _tree(chance):
+    """Files of a few names in a few folders, so that splits clash, and also a file with a folder."""
+    tree: dict[str, bytes] = {}
+    for _ in range(chance.randint(1, 40)):
+        name = "/".join(chance.choice(_NAMES) for _ in range(chance.randint(1, 3)))
+        parts = name.split("/")
+        above = {"/".join(parts[:count]) for count in range(1, len(parts))}
+        if not above & set(tree) and not any(other.startswith(f"{name}/") for other in tree):
+            tree[name] = chance.choice([b"", b"same", chance.randbytes(chance.randint(1, 3000))])
+    if chance.random() < 0.3:
+        tree["large"] = chance.randbytes(chance.randint(4 << 20, 6 << 20))
+    return tree
+
+
+class Life:
+    """One diamond. Whoever lives it loses the connection now and then, and asks again, as a person would."""
+
+    def __init__(self, farm, datamon, work, seed):
+        self.farm, self.datamon, self.work = farm, datamon, work
+        self.repo = f"r{seed}"
+        self.diamond = None
+        self.splits = [new_id() for _ in work.trees]
+        self.sources = {
+            split: {name: {body} for name, body in tree.items()}
+            for split, tree in zip(self.splits, work.trees, strict=True)
+        }
+        self.sure: set[str] = set()
+        self.refused: list[DatamonError] = []
+        self.answered = ""
+        self.canceled = False
+
+    async def open(self):
+        self._write_sources()
+        with suppress(AlreadyExists):
+            await self.datamon.repos.create(self.repo)
+        self.diamond = await self._asked(lambda: self.datamon.diamonds.initialize(self.repo, options=IMPATIENT))
+
+    def _write_sources(self):
+        for split, tree in zip(self.splits, self.work.trees, strict=True):
+            folder = self.farm.folder / "sources" / split
+            for name, body in tree.items():
+                if self.work.remote:
+                    self.farm.put(f"source-{split}", name, body)
+                else:
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / name).write_bytes(body)
+            self.work.written.append(f"{self.farm.place}/source-{split}/" if self.work.remote else str(folder))
+
+    async def add(self):
+        """Add all splits and wait for them."""
+        await asyncio.gather(*(self._add(*one) for one in zip(self.splits, self.work.written, strict=True)))
+
+    async def _add(self, split, path):
+        """Until it is done; or, if the diamond was canceled, until it is not."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                added = await self.diamond.add(path, SplitOptions(id=split, create=True))
+                await self._asked(added.result)
+            except _PASSING:
+                await asyncio.sleep(0.5)
+            except WrongState:  # it is done: the answer to the first add was lost
+                break
+            except SplitFailed as error:
+                self.refused.append(error)
+                return
+            else:
+                break
+        else:
+            raise Wrong(f"split {split} did not end in {PATIENCE} s")
+        found = await self._asked(lambda: self.diamond.split_status(split))
+        if found.state == "done":
+            self.sure.add(split)
+
+    async def commit(self):
+        """Commit; where conflicts are forbidden and there are some, once more and keeping them."""
+        work = self.work
+        for mode in (work.mode, ConflictMode.KEEP):
+            try:
+                answer = await self.diamond.commit("tried", mode, work.order, label=work.label or None)
+            except ConflictsForbidden as error:
+                self.refused.append(error)
+            except _PASSING:
+                await self._ended_or_open()
+                continue
+            except WrongState:  # the one before went through, and its answer was lost
+                return
+            else:
+                self.answered = answer.bundle
+                return
+
+    async def _ended_or_open(self):
+        """After a lost answer: wait until the commit that may be under way has come to something."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            status = await self._asked(self.diamond.status)
+            if status.state.ended or (status.state is DiamondState.INITIALIZED and not status.committing):
+                return
+            await asyncio.sleep(0.2)
+
+    async def cancel(self):
+        self.canceled = True
+        with suppress(WrongState):
+            await self._asked(lambda: self.diamond.cancel("a mistake"))
+
+    async def live(self):
+        """From the first add to the bundle."""
+        await self.add()
+        await self.commit()
+
+    async def settled(self):
+        """The state that Temporal says it ended in."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            status = await self._asked(self.diamond.status)
+            if status.state.ended:
+                return status.state
+            if time.monotonic() > deadline:
+                raise Wrong(f"the diamond is {status.state} after {PATIENCE} s: {status}")
+            if status.state is DiamondState.INITIALIZED and not status.committing:
+                await self.commit()
+            await asyncio.sleep(0.2)
+
+    async def check(self) -> Verdict:
+        """See to it that all is right, and stays so when everything is asked once more."""
+        state = await self.settled()
+        expected = Expected(
+            self.repo,
+            self.diamond.id,
+            str(state),
+            self.sources,
+            frozenset(self.sure),
+            self.work.label if state is DiamondState.DONE else "",
+            self.answered,
+        )
+        store = await asyncio.to_thread(self.farm.read)
+        verdict = check(store, expected)
+        if not self.canceled and verdict.state != "done":
+            raise Wrong(f"the diamond ended as {verdict.state}, though nobody canceled it")
+        await self._ask_once_more()
+        if await asyncio.to_thread(self.farm.read) != store:
+            raise Wrong("asking once more has changed the store")
+        return verdict
+
+    async def _ask_once_more(self):
+        again = [
+            lambda: self.diamond.commit("once more"),
+            lambda: self.diamond.cancel("once more"),
+            lambda: self.diamond.add(self.work.written[0], SplitOptions(id=self.splits[0], create=True)),
+            lambda: self.datamon.diamonds.initialize(self.repo, self.diamond.id),
+            lambda: self.datamon.repos.create(self.repo),
+        ]
+        for ask in again:
+            try:
+                await self._asked(ask)
+            except (WrongState, AlreadyExists):
+                continue
+            raise Wrong("what must be refused was taken")
+
+    async def _asked(self, ask):
+        """Ask until there is an answer."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return await ask()
+            except _PASSING:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.3)
+
+    async def add_from(self, host, split, path):
+        """Add one split from a host, and wait for it."""
+        there = Datamon(self.datamon.client, replace(self.datamon.settings, host=host))
+        diamond = there.diamonds.get(self.repo, self.diamond.id)
+        await (await diamond.add(path, SplitOptions(id=split, create=True))).result()
+        self.sure.add(split)
+
+    async def last_added_wins(self):
+        """What the bundle has under each name is what the split has that was added last, whatever its clock said."""
+        found = {entry.name: entry.hash for entry in await asyncio.to_thread(self._bundle_entries)}
+        last = self.work.trees[-1]
+        for name, body in last.items():
+            if found.get(name) != blake3(body).hexdigest():
+                raise Wrong(f"{name!r} is not of the split that was added last")
+
+    def _bundle_entries(self):
+        context = self.datamon.context
+        bundle = catalog.get_bundle(context, self.repo, self.answered)
+        return [entry for entry in bundle_entries(context, bundle) if not entry.name.startswith(".")]

@@ -1,0 +1,78 @@
+"""Whatever is said to a diamond: it is taken or refused, and what is remembered can be carried on."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamon.errors import DatamonError
+from datamon.model import Contributor
+from workflows.details import describe
+from workflows.hearing import brief, check_text, heard, readable
+from workflows.messages import AddSplit, CancelRequest, CommitRequest, SplitReport
+from workflows.record import DiamondRecord
+
+NOW = "2026-01-01T00:00:00.000000000Z"
+
+text = st.text(st.characters(), max_size=20) | st.sampled_from(
+    ["x" * 5_000, "\ud800", "a\nb", "../x", "datamon@h", "s3://b/p"]
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+)
+
+
+def like(kind):
+    """Messages with the right names of fields, more or less."""
+    names = st.sampled_from([*kind.__dataclass_fields__, "from_a_newer_version"])
+    return st.dictionaries(names, anything | text, max_size=6)
+
+
+def hear(kind, told):
+    """A message as it was understood; what was not is refused in one line that can be shown."""
+    try:
+        return heard(kind, told)
+    except DatamonError as error:
+        shown = str(error).encode()
+    assert b"\n" not in shown
+    return None
+
+
+@given(
+    st.lists(anything | like(AddSplit), max_size=5),
+    like(CommitRequest) | anything,
+    like(SplitReport),
+    like(CancelRequest),
+)
+def test_whatever_is_said(adds, commit, report, cancel):
+    record = DiamondRecord("r", "d", Contributor("Ada"))
+    record.revision = 1
+    for told in adds:
+        add = hear(AddSplit, told)
+        if add is not None:
+            record.add(record.completed(add, lambda: "new"), NOW)
+    request = hear(CommitRequest, commit)
+    if request is not None:
+        try:
+            record.check_commit(request)
+        except DatamonError as error:
+            record.refuse_commit(request, error)
+        else:
+            record.accept_commit(request)
+    told = hear(SplitReport, report)
+    if told is not None:
+        record.report(told, NOW)
+    record.cancel = hear(CancelRequest, cancel)
+    describe(record).encode()
+    json.dumps([record.split(split).__dict__ for split in record.splits], default=vars).encode()
+    packed = record.pack()
+    again = DiamondRecord(record.repo, record.diamond, record.contributor, packed=packed.packed)
+    assert again.splits == record.splits
+
+
+@given(text)
+def test_text_that_can_be_carried(words):
+    assert len(readable(words).encode()) <= 4_096
+    assert len(brief(words).encode()) <= 400
+    check_text(CancelRequest(reason=readable(words)))

@@ -1,0 +1,196 @@
+"""Whatever bytes lie where datamon reads: they are understood, or refused in a sentence that says where."""
+
+import re
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamon import config, descriptors
+from datamon.content import Root, root_yaml
+from datamon.errors import BadUsage, CorruptObject, DatamonError
+from datamon.filelist import FileList, ListWriter, read_info, unlisted
+from datamon.ids import bundle_id, diamond_id, label_name, repo_name, split_id
+from datamon.model import Bundle, Contributor, Diamond, GivenId, Label, ListInfo, Repo, Split
+from datamon.names import flaw
+from tests.lists import in_memory
+from tests.property.strategies import listings
+
+KINDS = [Repo, Bundle, Label, GivenId, Diamond, Split]
+KEY = "some/key.yaml"
+BAD_IDS = ["..", ".", "../x", "a/b", "a\0", "", "a\n", "\uff41", "x" * 101, "\ud800"]
+REPO = Repo(name="r", description="a repo", contributor=Contributor("Ada", "a@b.org"), created="2026-01-01T00:00:00Z")
+
+words = st.text(max_size=100).map(lambda text: text.encode(errors="replace"))
+sizes = st.integers(0, 10**30)
+parts = st.sampled_from(["..", ".", "", "a", "\0", "é", "\\"])
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.dates() | st.datetimes()
+plain = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+)
+
+
+def with_fields(kind):
+    """Mappings with the right names of fields, and anything in them."""
+    names = [field.name for field in msgspec.structs.fields(kind)] if _is_struct(kind) else list(_hints(kind))
+    known = st.dictionaries(st.sampled_from(names), plain | st.just({}) | st.just([{}]), max_size=len(names))
+    return known.map(lambda found: found | {"version": 1})
+
+
+def _is_struct(kind):
+    return issubclass(kind, msgspec.Struct)
+
+
+def _hints(kind):
+    return kind.__dataclass_fields__
+
+
+def understood(read):
+    """Whether something was read; if not, it was refused with the key."""
+    refused = refusal(read, CorruptObject)
+    assert refused is None or (KEY in refused and "\n" not in refused)
+    return refused is None
+
+
+def refusal(work, kind=DatamonError):
+    """The sentence that something is refused with, if it is."""
+    try:
+        work()
+    except kind as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_descriptors_with_anything_in_them(kind):
+    @given(with_fields(kind) | plain)
+    def look(value):
+        body = yaml.dump(value, allow_unicode=True).encode(errors="replace")
+        understood(lambda: descriptors.load(kind, KEY, body))
+
+    look()
+
+
+@given(st.binary(max_size=200) | st.text(alphabet="[]{}-?:&*!|>'\"%@` \n\tax1.", max_size=200).map(str.encode))
+def test_bytes_that_are_no_descriptor(body):
+    assert not understood(lambda: descriptors.load(Repo, KEY, body))
+
+
+@given(st.integers(0, 400), st.binary(min_size=1, max_size=3))
+def test_a_descriptor_with_some_bytes_changed(at, put):
+    body = bytearray(descriptors.dump(REPO))
+    at %= len(body)
+    body[at : at + len(put)] = put
+    understood(lambda: descriptors.load(Repo, KEY, bytes(body)))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"[" * 1_000_000, "nested more than"),
+        (b"{a: " * 100_000, "nested more than"),
+        (b"- " * 100_000 + b"x", "nested more than"),
+        (b"? " * 100_000, "nested more than"),
+        (b"\n".join(b" " * n + b"a:" for n in range(2_000)), "nested more than"),
+        (b"a: &a [x]\nb: &b [*a, *a]\n", "an alias"),
+        (b"a: &a {x: 1}\nb: {<<: *a}\n", "an alias"),
+        (b"version: 1\n" + b"#" * (65 << 20), "bytes, and a descriptor at most"),
+        (b"version: " + b"9" * 10_000, "not YAML"),
+        (b"version: 2026-99-99", "not YAML"),
+        (b"version: 7\n", "`version` is 7"),
+        (b"version: 1\nname: [r]\n", "name"),
+        (b"!!python/object/apply:os.system ['true']", "not YAML"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bombs(body, why):
+    with pytest.raises(CorruptObject, match=re.escape(why)) as refused:
+        descriptors.load(Repo, KEY, body)
+    assert KEY in str(refused.value)
+    assert len(str(refused.value)) < 1_000
+
+
+@given(listings, st.data())
+def test_a_list_with_some_bytes_changed_is_found_out(entries, data):
+    """Its digests vouch for every byte, so a change is never taken for an entry."""
+    writer = ListWriter()
+    writer.add(*entries)
+    body, info = writer.seal("i")
+    at = data.draw(st.integers(0, len(body) - 1))
+    changed = bytearray(body)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(CorruptObject):
+        in_memory(bytes(changed), info).check()
+
+
+@given(st.binary(max_size=300) | words.map(lambda text: b"version: 2\nblocks:\n- " + text))
+def test_bytes_that_are_no_list(body):
+    understood(lambda: read_info(KEY, body, "i"))
+
+
+@given(plain, plain)
+def test_a_list_whose_digests_are_right_and_whose_words_are_not(block, entry):
+    """Written by a stranger who knows how: nothing but the shape can give it away."""
+    encode = msgspec.json.encode
+    try:
+        blocks, lines = b"- " + encode(block) + b"\n", b"- " + encode(entry) + b"\n"
+    except (msgspec.ValidationError, TypeError, UnicodeEncodeError):
+        return
+    head = b"version: 2\nblocks:\n" + blocks + b"entries:\n"
+    understood(lambda: read_info(KEY, head + lines, "i"))
+
+
+def test_a_billion_entries_in_a_head_of_a_hundred_bytes():
+    """What a head or a descriptor claims is not believed, and nothing is made ready for it."""
+    for count, length in ((10**9, 10), (10**9, 10**12), (-1, 10), (1, -5)):
+        block = b'- {"first":"a","count":%d,"length":%d,"latest":1,"digest":"%s"}\n' % (count, length, b"0" * 64)
+        body = b"version: 2\nblocks:\n" + block + b"entries:\n- {}\n"
+        assert not understood(lambda body=body: read_info(KEY, body, "i"))
+    huge = ListInfo("i", 10**9, 10**18, "a", "b", "0" * 64, 10**12, 1)
+    assert not understood(lambda: FileList(KEY, huge, lambda start, length: b"").entries())
+
+
+@given(st.binary(max_size=200) | sizes.map(lambda size: b"version: 1\nsize: %d\nchunk: 1\nchunks:\n" % size))
+def test_roots(body):
+    understood(lambda: Root.read(KEY, body))
+
+
+def test_a_root_whose_numbers_do_not_end():
+    body = root_yaml(1, ["0" * 64]).replace(b"size: 1", b"size: " + b"1" * 10_000)
+    assert not understood(lambda: Root.read(KEY, body))
+
+
+@given(st.text(max_size=120) | st.sampled_from(BAD_IDS))
+def test_ids_cannot_leave_their_folder(text):
+    for check in (repo_name, diamond_id, split_id, bundle_id, label_name):
+        said = refusal(lambda check=check: check(text), BadUsage)
+        assert said is not None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text)
+        assert "\n" not in (said or "")
+
+
+@given(
+    st.text(max_size=60) | st.lists(st.sampled_from(["..", ".", "", "a", "\0", "é", "\\"]), max_size=5).map("/".join)
+)
+def test_names_cannot_leave_their_folder(name):
+    if flaw(name) is None:
+        parts = name.split("/")
+        assert not {"", ".", ".."} & set(parts)
+        assert "\0" not in name
+        assert len(name.encode()) <= 1024
+
+
+@given(st.binary(max_size=200) | st.text(alphabet='[]="\n.abstore1{}', max_size=100).map(str.encode))
+def test_configuration_files(tmp_path_factory, body):
+    file = tmp_path_factory.mktemp("config") / "datamon.toml"
+    file.write_bytes(body)
+    config.set_flag("DATAMON_CONFIG", str(file))
+    said = refusal(config.environment)
+    config.forget_flags()
+    assert said is None or str(file) in said
+
+
+@given(st.binary(max_size=300))
+def test_lines_of_a_list(body):
+    assert isinstance(unlisted(body), list)

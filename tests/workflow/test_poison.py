@@ -1,0 +1,136 @@
+"""Messages that nobody should send. None of them may stop a workflow: a task that fails is tried again for ever."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
+from temporalio.common import RawValue
+
+from datamon.errors import SplitFailed
+from tests.workflow.helpers import add_started
+
+LONG = "x" * 5_000
+PATH = {"path": "/p", "host": "nobody"}
+
+
+def raw(data, encoding="json/plain"):
+    return RawValue(Payload(metadata={"encoding": encoding.encode()}, data=data))
+
+
+POISON = {
+    "add": [
+        [],
+        [None],
+        [5],
+        ["text"],
+        [{}],
+        [[None, 5, [], "x"]],
+        [[{"path": 5}]],
+        [[{"path": None, "host": "nobody"}]],
+        [[{"path": "/p"}]],
+        [[PATH], [PATH]],
+        [[PATH | {"contributor": "Ada"}]],
+        [[PATH | {"contributor": {"name": 5}}]],
+        [[PATH | {"split": "../../x"}]],
+        [[PATH | {"split": 5}]],
+        [[PATH | {"tag": LONG}]],
+        [[PATH | {"tag": "a\nb"}]],
+        [[{"path": "/" + LONG, "host": "nobody"}]],
+        [[{"path": "/p", "host": LONG}]],
+        [[PATH | {"queue": LONG}]],
+        [[PATH | {"queue": "/_sys/x"}]],
+        [[PATH | {"request": LONG}]],
+        [[PATH | {"name_filter": "("}]],
+        [[PATH | {"files": "../../../etc/passwd"}]],
+        [[PATH | {"skip_on_error": "yes"}]],
+        [[{"path": "\udc80", "host": "nobody"}]],
+        [[PATH | {"tag": "\ud800"}]],
+        [[{}] * 100_000],
+        [raw(b"{")],
+        [raw(b"\xff\xfe")],
+        [raw(b"abc", "binary/plain")],
+        [raw(b"abc", "binary/encrypted")],
+        [raw(b"abc", "no/such/encoding")],
+    ],
+    "commit": [
+        [],
+        [None],
+        ["March"],
+        [{"message": 5}],
+        [{"message": ""}],
+        [{"message": "\ud800"}],
+        [{"message": "m" * 100_000}],
+        [{"message": "m", "mode": "all"}],
+        [{"message": "m", "order": 5}],
+        [{"message": "m", "splits": "many"}],
+        [{"message": "m", "label": "../x"}],
+        [{"message": "m", "request": LONG}],
+        [{"message": "m"}, {"message": "m"}],
+        [raw(b"[[[")],
+    ],
+    "split_changed": [
+        [],
+        [None],
+        [{"split": "x"}],
+        [{"split": 5, "generation": "1", "state": "done"}],
+        [{"split": "x", "generation": 1, "state": "gone"}],
+        [{"split": "x", "generation": 1, "state": "done"}, 5],
+    ],
+    "cancel": [
+        [5],
+        [{"reason": 5}],
+        [{"reason": "\ud800"}],
+        [{"reason": LONG}],
+        [{}, {}],
+        [raw(b"abc", "binary/plain")],
+    ],
+    "no_such_signal": [[], [5]],
+}
+
+
+async def failed_tasks(handle):
+    events = (await handle.fetch_history()).events
+    return [e for e in events if e.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED]
+
+
+async def is_well(diamond):
+    """Whether it has heard all, and none of its tasks failed."""
+    with suppress(TimeoutError):
+        return (await asyncio.wait_for(diamond.status(), 10)).state == "initialized"
+    print(await failed_tasks(diamond.handle))
+    return False
+
+
+@pytest.fixture
+async def diamond(datamon, repo):
+    return await datamon.diamonds.initialize(repo)
+
+
+async def test_no_message_stops_a_diamond(diamond, files):
+    for name, messages in POISON.items():
+        for words in messages:
+            await diamond.handle.signal(name, args=words)
+            assert await is_well(diamond), (name, str(words)[:100])
+    await (await diamond.add(files("p", {"a": "1"}))).result()
+    assert (await diamond.commit("m")).files == 1
+
+
+async def test_no_message_stops_a_split(diamond):
+    for words in ([], [None], [5], [["x"]], ["\ud800"], [LONG], ["a", "b"], [raw(b"{")]):
+        split = await add_started(diamond)
+        handle = diamond.split(split).handle
+        await handle.signal("probe", args=[5, 5])
+        await handle.signal("stop", args=words)
+        if words in (["a", "b"],) or isinstance(words[:1] and words[0], RawValue):  # not understood: it goes on
+            assert await handle.query("state") == "running"
+            await handle.signal("stop", "enough")
+        assert "told to stop" in (why := await failure_of(diamond, split)) or why in {"enough", "?"} or why in LONG
+        assert await failed_tasks(handle) == []
+
+
+async def failure_of(diamond, split):
+    with pytest.raises(SplitFailed):
+        await diamond.split(split).result()
+    return (await diamond.split_status(split)).reason
