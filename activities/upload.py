@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,11 +66,12 @@ class UploadActivities:
             before = _last_attempt()
             job.progress.stored = before.stored
             job.progress.slots = before.slots or job.slots  # cut otherwise, other packs would be made and sent
+            planned = time.time_ns()
             plan = make_plan(open_tree(request.source, self._context), job.progress.slots)
             job.progress.phase = "uploading"
             job.progress.all_files, job.progress.all_bytes = plan.files, plan.bytes
             job.progress.all_parts = len(plan.slices) + len(plan.parts)
-            upload = self._upload(request, plan)
+            upload = self._upload(request, plan, planned)
             with same_files(on_cluster=job.on_cluster):
                 slices = job.run(partial(upload_slice, upload=upload), plan.slices)
                 parts = job.run(partial(upload_part, upload=upload), plan.parts)
@@ -79,7 +81,7 @@ class UploadActivities:
             split = self._record(request, plan, parts, stored)
         return UploadReport(split.files, split.bytes, split.stored, split.skipped, plan.reserved)
 
-    def _upload(self, request: UploadSplit, plan: Plan) -> Upload:
+    def _upload(self, request: UploadSplit, plan: Plan, planned: int) -> Upload:
         return Upload(
             request.repo,
             request.diamond,
@@ -89,6 +91,7 @@ class UploadActivities:
             request.source,
             self._context,
             self._base(request),
+            planned,
         )
 
     def _base(self, request: UploadSplit) -> Base | None:

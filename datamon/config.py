@@ -57,6 +57,13 @@ SETTINGS = (
     Setting("log_level", "DATAMON_LOG_LEVEL", "info", "And how much of it: debug, info, warning or error."),
     Setting("metrics", "DATAMON_METRICS", "none", "Where workers serve Prometheus metrics: 127.0.0.1:9464."),
     Setting("tracing", "DATAMON_TRACING", "none", "Where traces go by OTLP: http://collector:4318/v1/traces."),
+    Setting(
+        "encryption_key",
+        "DATAMON_ENCRYPTION_KEY",
+        "none",
+        "32 bytes in base64, by which all that goes through Temporal is encrypted.",
+        secret=True,
+    ),
     Setting("temporal.address", "TEMPORAL_ADDRESS", "the running stack, else localhost:7233", "The Temporal server."),
     Setting("temporal.namespace", "TEMPORAL_NAMESPACE", "default", "Its namespace."),
     Setting("temporal.profile", "TEMPORAL_PROFILE", "default", "A profile of temporal.toml, with TLS and API key."),

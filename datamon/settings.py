@@ -51,6 +51,7 @@ class Settings:
     log_format: str = "text"
     log_level: str = "info"
     metrics: str = ""
+    encryption_key: str = field(default="", repr=False)
     tracing: str = field(default="", repr=False)  # a URL may hold a password
     temporal: Mapping[str, str] = field(default_factory=dict, repr=False)  # its variables, keys and all
 
@@ -75,6 +76,7 @@ class Settings:
             log_format=environment.get("DATAMON_LOG_FORMAT") or "text",
             log_level=environment.get("DATAMON_LOG_LEVEL") or "info",
             metrics=environment.get("DATAMON_METRICS") or "",
+            encryption_key=environment.get("DATAMON_ENCRYPTION_KEY") or "",
             tracing=environment.get("DATAMON_TRACING") or "",
             temporal={name: value for name, value in environment.items() if name.startswith("TEMPORAL_")},
         )

@@ -71,6 +71,7 @@ class Upload:
     source: Source
     context: Context
     base: Base | None = None  # a bundle whose files need not be stored again
+    planned: int = 0  # when the plan was made
 
     def list_key(self, info: ListInfo) -> str:
         """Where a list lies."""
@@ -109,7 +110,7 @@ def upload_part(part: Part, upload: Upload, tell: Tell = untold, clock: Clock = 
         tell(done.files, done.bytes, 0)
         return done
     tree, skips = open_tree(upload.source, upload.context), Skips(upload.source)
-    found = _as_planned(part, tree)
+    found = _as_planned(part, tree, upload.planned)
     known = Known(_spanned(found), upload.context.metadata, upload.base)
     with _Putter(upload.context.blob, tell) as putter:
         filler = _Filler(putter, known, clock)
@@ -154,11 +155,12 @@ def _recorded(found: Found, upload: Upload) -> list[str]:
     return [chunk for key in slices for chunk in Root.read(key, upload.context.vmetadata.get(key)).chunks]
 
 
-def _as_planned(part: Part, tree: Tree) -> list[Found]:
-    """The files of a part, seen to be those that were planned."""
+def _as_planned(part: Part, tree: Tree, planned: int) -> list[Found]:
+    """The files of a part, seen to be those that were planned. If not, one that was written since is named."""
     found = list(tree.walk(part.names, Skips(tree.source)))
     if sum(one.fingerprint for one in found) % FINGERPRINT != part.fingerprint:
-        raise SourceChanged(found[0].name if len(found) == 1 else tree.source.path)
+        written = found if len(found) == 1 else [one for one in found if planned and one.mtime >= planned]
+        raise SourceChanged(written[0].name if written else tree.source.path)
     return found
 
 

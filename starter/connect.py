@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from datamon.errors import BadUsage, Failed, NoWorker, ServerUnreachable
 from datamon.settings import Settings, running_stack
+from starter.encryption import converter
 from worker.telemetry import interceptors, runtime
 from workflows.names import PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
 
@@ -78,10 +79,11 @@ def is_told_where(settings: Settings) -> bool:
     return bool(settings.temporal.get("TEMPORAL_ADDRESS") or settings.temporal.get("TEMPORAL_PROFILE"))
 
 
-async def connect(settings: Settings, *, metrics: bool = False) -> Client:
+async def connect(settings: Settings, *, for_worker: bool = False) -> Client:
     """A client of the server that these settings lead to. Metrics are served by workers only."""
     config = target(settings) | {"interceptors": interceptors(settings)}
-    config["runtime"] = runtime(settings.metrics if metrics else "")
+    config["data_converter"] = converter(settings.encryption_key, for_worker=for_worker)
+    config["runtime"] = runtime(settings.metrics if for_worker else "")
     try:
         client = await asyncio.wait_for(Client.connect(**config), CONNECT_SECONDS)
         await has_worker(client, TASK_QUEUE)  # the first call that needs the namespace

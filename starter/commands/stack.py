@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -35,6 +36,10 @@ def up(port: int | None, ui_port: int | None, *, detach: bool) -> None:
     Example: datamon up --detach
     """
     settings = Settings.load()
+    if settings.encryption_key:
+        from starter.encryption import converter
+
+        converter(settings.encryption_key, for_worker=True)  # before anything is started
     if detach:
         _announce(_detached(settings, port, ui_port))
     else:
@@ -66,19 +71,12 @@ async def _serve_until(
     stop: asyncio.Event, settings: Settings, stack: Stack, announcement: Path, server: asyncio.subprocess.Process
 ) -> None:
     import msgspec
-    from temporalio.client import Client
 
-    from starter.connect import need_worker
+    from starter.connect import connect, need_worker
     from worker.service import serving
-    from worker.telemetry import interceptors, runtime
     from workflows.names import queues_of
 
-    client = await Client.connect(
-        stack.address,
-        identity=f"{os.getpid()}@{settings.host}",
-        interceptors=interceptors(settings),
-        runtime=runtime(settings.metrics),
-    )
+    client = await connect(replace(settings, temporal={"TEMPORAL_ADDRESS": stack.address}), for_worker=True)
     async with serving(client, settings):
         await need_worker(client, *queues_of(settings.host), patience=START_SECONDS)
         if stop.is_set():
@@ -202,7 +200,7 @@ async def _worker(settings: Settings, queues: list[str]) -> None:
 
     stop = _stop_event()
     write_logs(settings)
-    client = await connect(settings, metrics=True)
+    client = await connect(settings, for_worker=True)
     await need_search_attributes(client)
     queues = queues or queues_of(settings.host)
     async with serving(client, settings, queues):

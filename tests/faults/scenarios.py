@@ -226,7 +226,8 @@ async def lose_executors(life: Life, chance: random.Random):
         with ExitStack() as stack:
             holds = [stack.enter_context(_held(worker, MOMENTS[name])) for worker in life.farm.workers]
             await _first_reached(holds, living)
-            life.farm.cluster.kill_executors()
+            if life.farm.cluster.kill_executors() == 0:
+                raise Wrong("there was no executor to kill")
     await living
 
 
@@ -282,7 +283,9 @@ class Scenario:
         if self.label:
             work.label = "latest"
         work.order = self.order or work.order
-        if self.large:
+        if self.large:  # and no other is, so that the moment is one of its own
+            for tree in work.trees:
+                tree.pop("large", None)
             work.trees[0]["large"] = random.Random(seed).randbytes(LARGE)
         return work
 
@@ -317,6 +320,11 @@ def scenarios(outage_seconds) -> list[Scenario]:
         Scenario("a source file vanishes while it is read", change_source("vanishes"), remote=False, large=True),
         Scenario("two hosts with clocks an hour apart, --order added", skewed_clocks, remote=False, order=Order.ADDED),
     ]
+
+
+def cluster_scenarios() -> list[Scenario]:
+    """What a farm with a Spark cluster is put through."""
+    return [Scenario("all executors of a Spark cluster lost, in uploads and in the merge", lose_executors, remote=True)]
 
 
 async def one_run(farm, datamon, scenario, seed):

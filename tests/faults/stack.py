@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from datamon.settings import Settings
 from starter.client import Datamon
+from tests.cluster import spark_cluster
 from tests.conftest import Command, until
 from tests.faults.s3 import faulty
 from tests.faults.tcp import faulty_tcp
@@ -52,12 +55,11 @@ class Temporal:
 
 
 class FarmWorker:
-    """`datamon worker`, with a way to the store and one to Temporal that nobody else uses."""
+    """`datamon worker`; on a farm with a way to the store and one to Temporal that nobody else uses."""
 
-    def __init__(self, name, home, s3, temporal, environment):
-        self.name, self.s3, self.temporal = name, s3, temporal
-        ways = {"AWS_ENDPOINT_URL": s3.endpoint, "TEMPORAL_ADDRESS": temporal.address}
-        self._command = Command(home, environment | ways)
+    def __init__(self, home, environment, s3=None, temporal=None):
+        self.s3, self.temporal = s3, temporal
+        self._command = Command(home, environment)
         self.log = home.with_suffix(".log")
         self._process = None
 
@@ -69,7 +71,7 @@ class FarmWorker:
         before = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [Path(os.sys.executable).parent / "datamon", "worker"],
+                [Path(sys.executable).parent / "datamon", "worker"],
                 env=self._command.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -112,19 +114,22 @@ class FarmWorker:
 class Farm:
     """Temporal, SeaweedFS, and two workers of one host, each behind proxies of its own."""
 
-    def __init__(self, folder, s3, temporal, parts, spark_master):
+    cluster = None
+
+    def __init__(self, folder, s3, temporal, parts, spark_master, count):
         self.folder, self.s3, self.temporal = folder, s3, temporal
         self.place = s3.new_place()
         self._bucket = s3.client()
         shared = {"DATAMON_STORE": f"{self.place}/store", "DATAMON_HOST": HOST, "DATAMON_SPARK_MASTER": spark_master}
         self._shared = shared | s3.environment
-        self.workers = [self._worker(name, parts, self._shared) for name in ("one", "two")]
+        self.workers = [self._worker(name, parts, self._shared) for name in ("one", "two")[:count]]
         self.client = Command(folder / "client", self._shared | {"TEMPORAL_ADDRESS": temporal.address})
         self._parts = parts
 
     def _worker(self, name, parts, environment):
         s3, tcp = parts.enter_context(faulty(self.s3)), parts.enter_context(faulty_tcp(self.temporal.address))
-        return FarmWorker(name, self.folder / name, s3, tcp, environment)
+        ways = {"AWS_ENDPOINT_URL": s3.endpoint, "TEMPORAL_ADDRESS": tcp.address}
+        return FarmWorker(self.folder / name, environment | ways, s3, tcp)
 
     def extra_worker(self, name, environment):
         """One more worker, which is not yet started."""
@@ -168,23 +173,88 @@ class Farm:
 
 
 @contextmanager
-def farm(folder, spark_master="local[2]"):
-    """Run a whole farm as long as the block does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "s3").mkdir()
+def farm(folder, *, on_cluster=False):
+    """Run a whole farm as long as the block does; with a Spark cluster it has one worker, which takes all of that."""
+    (folder / "s3").mkdir(parents=True)
     with ExitStack() as parts:
         s3 = parts.enter_context(s3_server(folder / "s3"))
-        temporal = Temporal(folder)
-        temporal.start()
-        parts.callback(temporal.kill)
+        temporal = parts.enter_context(running_temporal(folder))
         before = {name: os.environ.get(name) for name in s3.environment}
         os.environ.update(s3.environment)  # for the client, which is in this process
         parts.callback(_restore, before)
-        built = Farm(folder, s3, temporal, parts, spark_master)
+        cluster = parts.enter_context(spark_cluster(folder)) if on_cluster else None
+        built = Farm(folder, s3, temporal, parts, cluster.url if cluster else "local[2]", 1 if cluster else 2)
+        built.cluster = cluster
         for worker in built.workers:
             worker.start()
             parts.callback(worker.stop)
         yield built
+
+
+@contextmanager
+def running_temporal(folder):
+    """Run a Temporal server as long as the block does, however often it is killed in between."""
+    temporal = Temporal(folder)
+    temporal.start()
+    try:
+        yield temporal
+    finally:
+        temporal.kill()
+
+
+class Cottage:
+    """Temporal and one worker, on a small disk that has the store. What fills it lies beside the store."""
+
+    def __init__(self, folder, temporal):
+        self.folder, self.temporal = folder, temporal
+        self.disk = folder / "disk"
+        environment = {
+            "DATAMON_STORE": str(self.disk / "store"),
+            "DATAMON_HOST": HOST,
+            "DATAMON_SPARK_MASTER": "local[2]",
+            "TEMPORAL_ADDRESS": temporal.address,
+        }
+        self.client = Command(folder / "client", environment)
+        self.workers = [FarmWorker(folder / "one", environment)]
+
+    @property
+    def settings(self) -> Settings:
+        return self.client.settings()
+
+    async def connect(self):
+        return await Datamon.connect(self.settings)
+
+    def fill(self, leave):
+        """Leave so many bytes of the disk free."""
+        free = os.statvfs(self.disk)
+        (self.disk / "filler").write_bytes(b"x" * max(0, free.f_bavail * free.f_frsize - leave))
+
+    def make_room(self):
+        (self.disk / "filler").unlink()
+
+    def read(self):
+        """All objects of the store, and whatever was left unfinished; but for the locks."""
+        store = self.disk / "store"
+        files = (path for path in store.rglob("*") if path.is_file() and path.parts[-2:] != (".datamon-store", "lock"))
+        return {str(path.relative_to(store)): path.read_bytes() for path in files}
+
+    def clear(self):
+        shutil.rmtree(self.disk / "store")
+
+
+@contextmanager
+def cottage(folder, disk_bytes):
+    """Run it as long as the block does. It takes the right to mount: see `tests.faults.disk`."""
+    (folder / "disk").mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk_bytes}", "tmpfs", folder / "disk"], check=True)
+    with running_temporal(folder) as temporal:
+        built = Cottage(folder, temporal)
+        [worker] = built.workers
+        worker.start()
+        try:
+            yield built
+        finally:
+            worker.stop()
 
 
 def _restore(before):

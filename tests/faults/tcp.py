@@ -18,6 +18,7 @@ class FaultyTcp:
         self.resets = 0
         self._loop = asyncio.new_event_loop()
         self._links: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self._passes = asyncio.Event()
         self._passes.set()
         self._storm = None
@@ -62,7 +63,21 @@ class FaultyTcp:
             self.resets += 1
             link.transport.abort()
 
+    async def _close(self, server):
+        server.close()
+        self._passes.set()
+        self._reset()
+        await asyncio.gather(*self._serving)
+
     async def _serve(self, reader, writer):
+        task = asyncio.current_task()
+        self._serving.add(task)
+        try:
+            await self._link(reader, writer)
+        finally:
+            self._serving.discard(task)
+
+    async def _link(self, reader, writer):
         try:
             far_reader, far_writer = await asyncio.open_connection(self.host, self.upstream_port)
         except OSError:
@@ -114,7 +129,7 @@ def faulty_tcp(upstream):
     try:
         yield proxy
     finally:
-        loop.call_soon_threadsafe(server.close)
-        proxy.reset()
+        asyncio.run_coroutine_threadsafe(proxy._close(server), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()

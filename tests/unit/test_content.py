@@ -188,6 +188,22 @@ def test_a_file_that_changes_after_planning_is_named(tree, context):
     assert list(context.vmetadata.keys()) == []
 
 
+def test_of_many_files_the_one_that_was_written_since_is_named(tree, context):
+    for name in "abc":
+        (tree / name).write_text(name)
+    source = Source(str(tree))
+    plan = make_plan(open_tree(source, context), 1)
+    planned = (tree / "c").stat().st_mtime_ns + 1
+    shared = Upload(RepoName("r"), DiamondId("d"), SplitId("s"), 1, plan.digest, source, context, planned=planned)
+    (tree / "b").write_text("other")
+    os.utime(tree / "b", ns=(planned, planned))
+    with pytest.raises(SourceChanged, match="'b' changed"):
+        upload_part(plan.parts[0], shared)
+    (tree / "b").unlink()
+    with pytest.raises(SourceChanged, match="source' changed"):
+        upload_part(plan.parts[0], shared)
+
+
 class ChangedWhileRead:
     """A blob store that is slow enough for somebody to write to the source while a chunk is stored."""
 

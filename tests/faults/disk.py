@@ -1,0 +1,82 @@
+"""A disk that runs full under the store: in a process of its own, with a mount that nobody else sees.
+
+python -m tests.faults.disk SEED
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.faults.checker import Verdict, Wrong
+from tests.faults.scenarios import Scenario, one_run
+from tests.faults.stack import cottage
+from tests.faults.work import PATIENCE
+
+DISK = 256 << 20
+NAME = "the disk of the store is full, until somebody makes room or cancels"
+
+
+async def full_disk(life, chance: random.Random):
+    """The disk runs full in the middle of uploads. Nothing ends as done that is not; with room, they go on."""
+    life.farm.fill(leave=chance.randrange(0, 3 << 20))
+    adding = asyncio.ensure_future(life.add())
+    await _told_why(life)
+    if chance.random() < 0.3:
+        await life.cancel()
+    else:
+        life.farm.make_room()
+        await adding
+        await life.commit()
+    await adding
+
+
+async def _told_why(life):
+    """Wait until a split says that there is no space left: it is what people see of the attempt in the Web UI."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for split in life.splits:
+            if "no space left" in await _last_failure(life, split):
+                return
+        await asyncio.sleep(0.1)
+    raise Wrong("nobody was told that the disk is full")
+
+
+async def _last_failure(life, split):
+    try:
+        told = await life.diamond.split(split).handle.describe()
+    except Exception:  # noqa: BLE001 - it is not started yet
+        return ""
+    return " ".join(pending.last_failure.message for pending in told.raw_description.pending_activities)
+
+
+SCENARIO = Scenario(NAME, full_disk, remote=False, large=True)
+
+
+async def _run(folder, seed):
+    with cottage(folder, DISK) as built:
+        async with await built.connect() as datamon:
+            return await one_run(built, datamon, SCENARIO, seed)
+
+
+def in_its_own_mounts(seed) -> tuple[Verdict, int]:
+    """One run, with a disk that only it has. Gives the verdict, and how many refusals there were."""
+    flags = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
+    command = ["unshare", *flags, sys.executable, "-m", "tests.faults.disk", str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
+    if done.returncode != 0:
+        raise Wrong(done.stderr)
+    state, bundle, files, conflicts, splits, refused = done.stdout.split()[-6:]
+    return Verdict(state, bundle, int(files), int(conflicts), int(splits)), int(refused)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="datamon-disk-", ignore_cleanup_errors=True) as name:
+        found, refused = asyncio.run(_run(Path(name), int(sys.argv[1])))
+    print(found.state, found.bundle or "-", found.files, found.conflicts, found.splits, len(refused))

@@ -1,0 +1,57 @@
+"""The short form of `make torture`: every kind of fault once, with one seed."""
+
+import pytest
+
+from datamon.model import Order
+from tests.faults import disk
+from tests.faults.scenarios import (
+    LOST_ANSWERS,
+    Scenario,
+    change_source,
+    cut_temporal,
+    kill_everywhere,
+    kill_in_cancel,
+    kill_temporal,
+    one_run,
+    outage,
+    skewed_clocks,
+    storm,
+    zombie,
+)
+from tests.faults.stack import farm
+
+SEED = 7
+ONCE = [
+    Scenario("kill -9 of a worker at every moment of one life", kill_everywhere, remote=True, label=True),
+    Scenario("kill -9 of a worker in a cancel", kill_in_cancel("split.yaml: failed", done=False)),
+    Scenario("kill -9 of Temporal", kill_temporal),
+    Scenario("slow and breaking connections to Temporal", cut_temporal),
+    Scenario("failing requests", storm(0.12)),
+    Scenario("lost answers", storm(0.3, LOST_ANSWERS)),
+    Scenario("no store", outage(5)),
+    Scenario("a zombie with an upload", zombie("an upload")),
+    Scenario("a zombie with bundle.yaml", zombie("bundle.yaml")),
+    Scenario("a source file changes", change_source("changes"), remote=False, large=True),
+    Scenario("a source file vanishes", change_source("vanishes"), remote=False, large=True),
+    Scenario("clocks an hour apart", skewed_clocks, remote=False, order=Order.ADDED),
+]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    with farm(tmp_path_factory.mktemp("farm") / "here") as running:
+        yield running
+
+
+@pytest.mark.parametrize("scenario", ONCE, ids=lambda scenario: scenario.name)
+async def test_nothing_is_lost(built, scenario):
+    async with await built.connect() as datamon:
+        verdict, refused = await one_run(built, datamon, scenario, SEED)
+    assert verdict.state == ("canceled" if "cancel" in scenario.name else "done")
+    if "source file" in scenario.name:
+        assert ["large" in str(error) for error in refused] == [True]
+
+
+def test_a_full_disk():
+    verdict, _ = disk.in_its_own_mounts(SEED)
+    assert verdict.state in ("done", "canceled")
