@@ -32,6 +32,11 @@ test-browser: $(READY) ## look at the Web UI and reports in Chromium, which is i
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
 	SCREENSHOTS="$(SCREENSHOTS)" $(BIN)/python -m pytest tests/browser $(PYTEST)
 
+.PHONY: torture
+torture: $(READY) ## break things for an hour, with seeds that are printed, and write docs/reliability.md; TORTURE="--minutes 5" for less
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m tests.faults $(TORTURE)
+
 .PHONY: bench
 bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; BENCH="--rounds 1" for less
 	$(BIN)/python -m bench.content $(BENCH)

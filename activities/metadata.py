@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.wire import wire_errors
 from datamon import catalog, keys
-from datamon.errors import CorruptObject, NotFound, StaleWrite
+from datamon.errors import CorruptObject, NotFound, StaleWrite, StoreRefused
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.labels import set_label
 from datamon.model import Diamond, DiamondState, Label, Split, SplitState
@@ -129,9 +129,13 @@ class MetadataActivities:
             set_label(self._context, label)
 
     def _scratch_lists_before(self, split: Split) -> None:
-        """Only those of older generations: an attempt that wakes up late must not touch what came after it."""
+        """Only those of older generations: an attempt that wakes up late must not touch what came after it.
+
+        A worker that may not delete leaves them. Nobody takes them for newer ones, and they go with the diamond.
+        """
         folder = keys.split_folder(split.repo, split.diamond, split.id)
-        for key in list(self._context.vmetadata.keys(folder)):
-            generation = keys.split_generation(key)
-            if generation is not None and generation < split.generation:
-                self._context.vmetadata.delete(key)
+        with suppress(StoreRefused):
+            for key in list(self._context.vmetadata.keys(folder)):
+                generation = keys.split_generation(key)
+                if generation is not None and generation < split.generation:
+                    self._context.vmetadata.delete(key)

@@ -56,7 +56,7 @@ def s3_server(folder: Path):
     listening = ["s3", "master", "volume", "filer"]
     command += [f"-{name}.port={port}" for name, port in zip(listening, ports[:4], strict=True)]
     command += [f"-{name}.port.grpc={port}" for name, port in zip(listening, ports[4:], strict=True)]
-    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.iam.readOnly=false", "-master.telemetry=false"]
     command += [f"-s3.config={_identities(folder, server)}", "-master.volumeSizeLimitMB=1024", "-volume.max=0"]
     log_path = folder / "weed.log"
     with log_path.open("wb") as log:

@@ -1,63 +1,202 @@
-"""`make torture`: every fault again and again, with seeds that are printed.
+"""`make torture`: every fault again and again, with seeds that are printed, and an hour of work beside it.
 
-python -m tests.faults --minutes 60                    as `make torture` does it
-python -m tests.faults --only zombie --seed 7 --runs 1    one failure, once more
+    python -m tests.faults                                     an hour, as `make torture` does it
+    python -m tests.faults farm --only zombie --seed 7 --runs 1   one failure, once more
+    python -m tests.faults report                              write docs/reliability.md from the last results
+
+Each run is a line of JSON in the folder of results; a run that fails is printed with its seed, and the rest goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from pathlib import Path
 
-from tests.faults.scenarios import one_run, scenarios
+from tests.faults import disk
+from tests.faults.report import write_report
+from tests.faults.scenarios import Scenario, cluster_scenarios, give_up, nothing, one_run, scenarios
 from tests.faults.stack import farm
 
+OUTAGE_SECONDS = 60
+CLUSTER_MINUTES = 6
+SAMPLE_SECONDS = 10
 
-async def torture(built, chosen, seeds, until):
-    """Runs until the time is over; gives what failed."""
-    failures = []
+
+class Log:
+    """Where runs are written down."""
+
+    def __init__(self, path):
+        self._path = path
+        self.failed = 0
+
+    def run(self, name, seed, seconds, verdict=None, refused=0, faults=0):
+        line = {"fault": name, "seed": seed, "seconds": round(seconds, 1), "refused": refused, "faults": faults}
+        if verdict is None:
+            self.failed += 1
+        else:
+            line |= {"state": verdict.state, "files": verdict.files, "conflicts": verdict.conflicts}
+        with self._path.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+        told = f"{verdict.state}, {verdict.files} files" if verdict else "FAILED"
+        print(f"seed {seed}: {name}: {told}, {seconds:.1f} s", flush=True)
+
+
+async def one(built, datamon, scenario, seed, log):
+    """One run, written down."""
+    started, before = time.monotonic(), _faults(built)
+    try:
+        verdict, refused = await one_run(built, datamon, scenario, seed)
+    except Exception:
+        traceback.print_exc()
+        log.run(scenario.name, seed, time.monotonic() - started)
+        raise
+    log.run(scenario.name, seed, time.monotonic() - started, verdict, len(refused), _faults(built) - before)
+
+
+def _faults(built):
+    return sum(sum(worker.s3.faults.values()) + worker.temporal.resets for worker in built.workers)
+
+
+def run_farm(args, log, *, on_cluster=False):
+    """Go through the faults until the time is over. After a failure it begins anew, on a new farm."""
+    every = cluster_scenarios() if on_cluster else scenarios(OUTAGE_SECONDS)
+    chosen = [scenario for scenario in every if args.only in scenario.name]
+    until = time.monotonic() + 60 * args.minutes
+    work = iter([(seed, scenario) for seed in range(args.seed, args.seed + args.runs) for scenario in chosen])
+    over = False
+    while not over:
+        folder = Path(tempfile.mkdtemp(prefix="datamon-torture-"))
+        try:
+            with farm(folder / "farm", on_cluster=on_cluster) as built:
+                over = asyncio.run(_go_through(built, work, until, log))
+        except Exception:  # noqa: BLE001 - it is written down
+            print(f"logs are kept in {folder}", file=sys.stderr, flush=True)
+        else:
+            shutil.rmtree(folder)
+
+
+async def _go_through(built, work, until, log):
     async with await built.connect() as datamon:
-        for seed in seeds:
+        for seed, scenario in work:
             if time.monotonic() > until:
-                break
-            for scenario in chosen:
-                if time.monotonic() > until:
-                    break
-                started = time.monotonic()
-                try:
-                    verdict, refused = await one_run(built, datamon, scenario, seed)
-                except Exception:  # noqa: BLE001
-                    failures.append((scenario.name, seed))
-                    print(f"FAILED seed {seed}: {scenario.name}", file=sys.stderr, flush=True)
-                    traceback.print_exc()
-                    return failures
-                told = f"{verdict.state}, {verdict.files} files, {verdict.conflicts} conflicts, {len(refused)} refusals"
-                print(f"seed {seed}: {scenario.name}: {told}, {time.monotonic() - started:.1f} s", flush=True)
-    return failures
+                return True
+            await one(built, datamon, scenario, seed, log)
+    return True
+
+
+def run_disk(args, log):
+    """A full disk again and again."""
+    until, seed = time.monotonic() + 60 * args.minutes, args.seed
+    while time.monotonic() < until and seed < args.seed + args.runs:
+        started = time.monotonic()
+        try:
+            verdict, refused = disk.in_its_own_mounts(seed)
+        except Exception:  # noqa: BLE001 - whatever it was, it is what we look for
+            traceback.print_exc()
+            log.run(disk.NAME, seed, time.monotonic() - started)
+        else:
+            log.run(disk.NAME, seed, time.monotonic() - started, verdict, refused)
+        seed += 1
+
+
+def run_soak(args, log):
+    """Work without faults, one diamond after another, and how much memory everything has meanwhile."""
+    until = time.monotonic() + 60 * args.minutes
+    kinds = [Scenario("nothing, for an hour", nothing), Scenario("nothing, for an hour, and canceled", give_up)]
+    with tempfile.TemporaryDirectory(prefix="datamon-soak-") as name, farm(Path(name) / "farm") as built:
+
+        async def work():
+            sampling = asyncio.ensure_future(_sample(built, Path(args.out) / "memory.jsonl"))
+            chance, seed = random.Random(args.seed), args.seed
+            async with await built.connect() as datamon:
+                while time.monotonic() < until:
+                    await one(built, datamon, chance.choices(kinds, [4, 1])[0], seed, log)
+                    seed += 1
+            sampling.cancel()
+
+        asyncio.run(work())
+
+
+async def _sample(built, path):
+    started = time.monotonic()
+    while True:
+        told = {"minute": round((time.monotonic() - started) / 60, 2), "temporal": _rss(built.temporal.pid)}
+        for number, worker in enumerate(built.workers, 1):
+            family = worker.family()
+            told[f"worker {number}"] = _rss(family.pop("worker"))
+            told[f"jvm {number}"] = _rss(family.pop("jvm", 0))
+            told[f"tasks {number}"] = sum(map(_rss, family.values()))
+        with path.open("a") as out:
+            out.write(json.dumps(told) + "\n")
+        await asyncio.sleep(SAMPLE_SECONDS)
+
+
+def _rss(pid):
+    """MiB that a process has in memory."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) >> 10 for line in lines if line.startswith("VmRSS:")), 0)
+
+
+def run_all(args):
+    """Several farms, full disks and the work of an hour beside each other; then a Spark cluster; then the report."""
+    out = Path(args.out)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    print(f"seed {args.seed}, for {args.minutes:g} minutes; results are in {out}", flush=True)
+    main = max(1.0, args.minutes - CLUSTER_MINUTES)
+    jobs = [("farm", args.seed + 1000 * number, main) for number in range(args.farms)]
+    jobs += [("disk", args.seed, main), ("soak", args.seed, main)]
+    running = [_started(what, seed, minutes, out) for what, seed, minutes in jobs]
+    codes = [process.wait() for process in running]
+    codes.append(_started("cluster", args.seed, min(CLUSTER_MINUTES, args.minutes), out).wait())
+    write_report(out, args.seed, args.minutes)
+    if any(codes):
+        sys.exit("something failed: see FAILED above, with its seed")
+
+
+def _started(what, seed, minutes, out):
+    words = [sys.executable, "-m", "tests.faults", what, "--seed", str(seed), "--minutes", str(minutes)]
+    return subprocess.Popen([*words, "--out", str(out)], env=os.environ | {"PYTHONUNBUFFERED": "1"})
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", nargs="?", default="all", choices=["all", "farm", "cluster", "disk", "soak", "report"])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--runs", type=int, default=10**6)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--runs", type=int, default=10**4, help="how many seeds, at most")
+    parser.add_argument("--farms", type=int, default=2, help="how many farms beside each other")
+    parser.add_argument("--only", default="", help="words that the name of a fault has")
+    parser.add_argument("--out", default="build/torture", help="the folder of results")
     args = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="datamon-torture-"))
-    chosen = [one for one in scenarios(10) if args.only in one.name]
-    until = time.monotonic() + 60 * args.minutes
-    with farm(folder) as built:
-        failures = asyncio.run(torture(built, chosen, range(args.seed, args.seed + args.runs), until))
-    if failures:
-        sys.exit(f"failed; logs are in {folder}")
-    shutil.rmtree(folder)
+    if args.what == "all":
+        run_all(args)
+        return
+    Path(args.out).mkdir(parents=True, exist_ok=True)
+    if args.what == "report":
+        write_report(Path(args.out), args.seed, args.minutes)
+        return
+    log = Log(Path(args.out) / f"{args.what}-{args.seed}.jsonl")
+    if args.what in ("farm", "cluster"):
+        run_farm(args, log, on_cluster=args.what == "cluster")
+    elif args.what == "disk":
+        run_disk(args, log)
+    else:
+        run_soak(args, log)
+    sys.exit(1 if log.failed else 0)
 
 
 if __name__ == "__main__":

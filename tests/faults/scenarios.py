@@ -101,12 +101,18 @@ async def kill_temporal(life: Life, chance: random.Random):
         await living
 
 
-async def cut_temporal(life: Life, chance: random.Random):
-    """Connections of both workers to Temporal are slow, and break again and again."""
-    with ExitStack() as storms:
-        for worker in life.farm.workers:
-            storms.enter_context(worker.temporal.storm(chance.random()))
-        await life.live()
+def cut_temporal(seconds):
+    """For so long, connections of both workers to Temporal are slow, and break again and again."""
+
+    async def scenario(life: Life, chance: random.Random):
+        with ExitStack() as storms:
+            for worker in life.farm.workers:
+                storms.enter_context(worker.temporal.storm(chance.random()))
+            living = asyncio.ensure_future(life.live())
+            await asyncio.wait([living], timeout=seconds)
+        await living
+
+    return scenario
 
 
 def storm(share, kinds=None):
@@ -211,6 +217,7 @@ async def skewed_clocks(life: Life, chance: random.Random):
     ahead.start()
     try:
         await life.add_from("ahead", *first)
+        await life.is_ahead(first[0], SKEW_SECONDS)
     finally:
         ahead.stop()
     for split, path in rest:
@@ -229,6 +236,14 @@ async def lose_executors(life: Life, chance: random.Random):
             if life.farm.cluster.kill_executors() == 0:
                 raise Wrong("there was no executor to kill")
     await living
+
+
+async def give_up(life: Life, chance: random.Random):
+    """Nothing goes wrong, and somebody cancels all the same."""
+    adding = asyncio.ensure_future(life.add())
+    await asyncio.sleep(chance.uniform(0, 1))
+    await life.cancel()
+    await adding
 
 
 async def nothing(life: Life, chance: random.Random):
@@ -311,7 +326,7 @@ def scenarios(outage_seconds) -> list[Scenario]:
         *_kills(),
         Scenario("kill -9 of a worker at every moment of one life", kill_everywhere, remote=True, label=True),
         Scenario("kill -9 of Temporal, twice, and a restart on its file", kill_temporal),
-        Scenario("slow and breaking connections to Temporal", cut_temporal),
+        Scenario("connections to Temporal are slow and break, for a minute", cut_temporal(60)),
         Scenario("12 % of requests to the store fail, in nine ways", storm(0.12)),
         Scenario("30 % of requests succeed, and the client sees an error", storm(0.3, LOST_ANSWERS)),
         Scenario(f"the store unreachable for {outage_seconds} s", outage(outage_seconds)),
@@ -328,7 +343,7 @@ def cluster_scenarios() -> list[Scenario]:
 
 
 async def one_run(farm, datamon, scenario, seed):
-    """One diamond through one fault, seen to be right. Gives the verdict, and how many clear refusals there were."""
+    """One diamond through one fault, seen to be right. Gives the verdict, and what was refused on the way."""
     life = Life(farm, datamon, scenario.work(seed), seed)
     await life.open()
     await asyncio.wait_for(scenario.run(life, random.Random(f"fault {seed}")), 2 * PATIENCE)

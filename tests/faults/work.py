@@ -12,7 +12,7 @@ from blake3 import blake3
 from temporalio.service import RPCError
 
 from datamon import catalog
-from datamon.download import bundle_entries
+from datamon.download import bundle_entries, split_entries
 from datamon.errors import (
     AlreadyExists,
     ConflictsForbidden,
@@ -240,6 +240,13 @@ class Life:
         diamond = there.diamonds.get(self.repo, self.diamond.id)
         await (await diamond.add(path, SplitOptions(id=split, create=True))).result()
         self.sure.add(split)
+
+    async def is_ahead(self, split, seconds):
+        """See to it that the clock which a split was uploaded by really is so far ahead."""
+        found = catalog.get_split(self.datamon.context, self.repo, self.diamond.id, split)
+        ahead = min(entry.timestamp for entry in split_entries(self.datamon.context, found)) - time.time_ns()
+        if ahead < 0.9 * seconds * 10**9:
+            raise Wrong(f"the clock of {split} was only {ahead / 10**9:.0f} s ahead")
 
     async def last_added_wins(self):
         """What the bundle has under each name is what the split has that was added last, whatever its clock said."""
