@@ -134,6 +134,12 @@ def split_names(name: RepoName, diamond: DiamondId, split: SplitId, digest: str)
     return f"{split_folder(name, diamond, split)}names-{digest[:16]}.txt"
 
 
+def is_split_names(key: str, name: RepoName, diamond: DiamondId, split: SplitId) -> bool:
+    """Whether a key is of such a list."""
+    found = re.fullmatch(r"(.*/)names-[0-9a-f]{16}\.txt", key)
+    return found is not None and found[1] == split_folder(name, diamond, split)
+
+
 def split_generation(key: str) -> int | None:
     """The generation that a split's file list or slice belongs to; None for any other key."""
     found = re.search(r"/(?:bundle-files|slice)-g(\d+)-[^/]*\.yaml$", key)

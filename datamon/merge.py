@@ -3,8 +3,8 @@
 1. Of one name, the version with the greatest (rank, split) wins. The rank is the upload time, or the
    position of the add.
 2. A losing version with the winner's content is dropped; any other is a conflict, kept under its own split.
-3. A file against a folder of the same name (`x` and `x/y`): the side with the greatest (rank, split) wins
-   and every version of the other side is a conflict.
+3. A file against a folder of the same name (`x` and `x/y`): the side with the greatest (rank, split) wins,
+   and what would have won on the other side is a conflict too.
 
 The result is a function of the set of splits: it does not depend on the order they come in, nor on how the
 names are cut into ranges.

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from activities.recovery import REASON, FoundSplit, TakenUp
+from datamon import keys
 from datamon.errors import BadUsage, DatamonError, NotFound, NothingToCommit, WrongState
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
 from datamon.model import Contributor, Diamond, DiamondState, LeftOut, SplitState, TakenSplit, seconds_between
@@ -192,6 +193,8 @@ class DiamondRecord:
             raise BadUsage(f"the `host` of an add has more than {MAX_QUEUE} bytes")
         if add.name_filter:
             name_pattern(add.name_filter)
+        if add.files and not keys.is_split_names(add.files, self.repo, self.diamond, add.split):
+            raise BadUsage("`files` is no key of a list of names; leave it out, and use `datamon diamond add --files`")
         if not add.path or add.queue == host_queue(""):
             raise BadUsage("an add needs a `path`, and the `host` it is on unless it is an s3:// URL")
         self.check_open("no split can be added any more")

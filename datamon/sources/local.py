@@ -23,6 +23,8 @@ class LocalTree(Tree):
         """See Tree."""
         handle = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            if not self._is_inside(handle):
+                raise UnfitFile(found.name, "it is a link that leads out of the source")
             data = os.pread(handle, length, start)
             while len(data) < length and (more := os.pread(handle, length - len(data), start + len(data))):
                 data += more
@@ -32,6 +34,13 @@ class LocalTree(Tree):
         if len(data) != length or about.st_size != found.size or about.st_mtime_ns != found.mtime:
             raise SourceChanged(found.name)
         return data
+
+    def _is_inside(self, handle: int) -> bool:
+        """Whether what was opened lies in the source. A link may have been put in its place since it was looked at."""
+        try:
+            return is_within(self._top, os.readlink(f"/proc/self/fd/{handle}"))
+        except FileNotFoundError:  # where there is no /proc
+            return True
 
     def reserved(self) -> list[str]:
         """See Tree."""
@@ -106,9 +115,14 @@ class LocalTree(Tree):
                     yield from _found(name, item.path, about, on_unfit)
 
 
+def is_within(top: str, path: str) -> bool:
+    """Whether a path, in which there are no links any more, is a folder or lies in it."""
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
 def _look(path: str, name: str, top: str, about: os.stat_result, on_unfit: OnUnfit) -> Iterator[Found]:
     """Something that may be a link, or no file."""
-    if os.path.commonpath([top, os.path.realpath(path)]) != top:
+    if not is_within(top, os.path.realpath(path)):
         on_unfit(UnfitFile(_shown(name), "it is a link that leads out of the source"))
     elif stat.S_ISDIR(about.st_mode):
         kind = "a link to a folder" if os.path.islink(path) else "a folder"

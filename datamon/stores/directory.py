@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from blake3 import blake3
 
-from datamon.errors import AlreadyExists, NotFound, ObjectChanged, StoreRefused, StoreUnreachable, why
+from datamon.errors import AlreadyExists, CorruptObject, NotFound, ObjectChanged, StoreRefused, StoreUnreachable, why
 from datamon.stores.protocol import Versioned
 
 _PRIVATE = ".datamon-store"  # temporary files and the lock; no key starts with it
@@ -110,6 +110,9 @@ class DirectoryStore:
         return sorted(listing, key=lambda item: item[0] + "/" if item[1] else item[0])
 
     def _path(self, key: str) -> Path:
+        """Where a key lies. Part of it may be from a descriptor that a stranger wrote."""
+        if key.startswith("/") or "/../" in f"/{key}/" or "\0" in key:
+            raise CorruptObject(key, "such a key leads out of the store")
         return self.root / key
 
     @contextmanager

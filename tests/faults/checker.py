@@ -169,11 +169,12 @@ def _settled(versions):
     files = {name for name in by_name if best[name][0] > max(_below(name, best), default=(-1, ""))}
     winners, losers = {}, []
     for name, held in by_name.items():
-        winner = best[name][1] if name in files and not files & set(_above(name)) else None
-        if winner is not None:
-            winners[name] = winner["hash"]
-        differ = [one for one in held if winner is None or one[1]["hash"] != winner["hash"]]
-        losers += [(name, rank[1], entry["hash"]) for rank, entry in differ]
+        rank, first = best[name]
+        losers += [(name, rank[1], entry["hash"]) for rank, entry in held if entry["hash"] != first["hash"]]
+        if name in files and not files & set(_above(name)):
+            winners[name] = first["hash"]
+        else:
+            losers.append((name, rank[1], first["hash"]))
     return winners, losers
 
 

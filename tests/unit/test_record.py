@@ -17,7 +17,7 @@ ADA = Contributor("Ada")
 
 
 def split(name, request="1", **more):
-    return AddSplit(SplitId(name), request, "/p", "q", "h", ADA, **more)
+    return AddSplit(SplitId(name), request, "/p", "datamon@h", "h", ADA, **more)
 
 
 @pytest.fixture

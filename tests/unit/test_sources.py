@@ -1,5 +1,7 @@
 """What a source holds, wherever it is: a list of names, a filter, and S3."""
 
+import os
+
 import pytest
 
 from datamon.errors import BadUsage, SourceChanged, SourceMissing, SourceUnreadable, UnfitFile
@@ -170,3 +172,50 @@ def test_a_flat_folder_of_more_than_a_page_is_cut_and_read_whole(place):
 def test_names_of_which_one_lies_below_the_other_cannot_be_listed():
     with pytest.raises(BadUsage, match="names both 'a' and 'a/b/c'"):
         sorted_names(b"a/b/c\na\na-1\n")
+
+
+@pytest.mark.parametrize("swapped", ["the file", "the folder above"])
+def test_a_link_that_is_put_in_the_place_of_a_file_is_not_followed(tmp_path, swapped):
+    """By somebody who may write to the source, and wants what only the worker may read: same size, same time."""
+    source, secret = tmp_path / "source", tmp_path / "secret"
+    for folder, text in ((source / "sub", "harmless"), (secret, "secret!!")):
+        folder.mkdir(parents=True)
+        (folder / "f").write_text(text)
+        os.utime(folder / "f", ns=(0, 0))
+    tree = open_tree(Source(str(source)))
+    [found] = tree.walk()
+    assert tree.read(found, 0, found.size) == b"harmless"
+    if swapped == "the file":
+        (source / "sub" / "f").unlink()
+        (source / "sub" / "f").symlink_to(secret / "f")
+    else:
+        (source / "sub").rename(tmp_path / "gone")
+        (source / "sub").symlink_to(secret)
+    with pytest.raises(UnfitFile, match="leads out of the source"):
+        tree.read(found, 0, found.size)
+
+
+def test_names_that_look_alike_stay_apart(tmp_path, context):
+    """Composed and decomposed letters, upper and lower case, full width, right to left: all are names of their own."""
+    names = [
+        "\u00e9",
+        "e\u0301",
+        "A",
+        "a",
+        "\uff41",
+        "a\u202eb",
+        "a\u200bb",
+        ".Datamon",
+        "\uff0e\uff0e\uff0fx",
+        "..x",
+        "x..",
+        "%2e%2e",
+        "a\\..\\b",
+    ]
+    (tmp_path / "source").mkdir()
+    for name in names:
+        (tmp_path / "source" / name).write_text(name)
+    tree = open_tree(Source(str(tmp_path / "source")))
+    assert {found.name: tree.read(found, 0, found.size).decode() for found in tree.walk()} == {
+        name: name for name in names
+    }

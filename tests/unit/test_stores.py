@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from datamon.errors import AlreadyExists, BadUsage, NotFound, ObjectChanged, StoreUnreachable
+from datamon.errors import AlreadyExists, BadUsage, CorruptObject, NotFound, ObjectChanged, StoreUnreachable
 from datamon.stores import DirectoryStore, open_context, open_store
 
 
@@ -128,6 +128,18 @@ def test_a_directory_store_leaves_no_temporary_files(tmp_path):
     store.replace("k", b"2", store.get_versioned("k").version)
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["k", "lock"]
     assert list(store.keys()) == ["k"]
+
+
+@pytest.mark.parametrize("key", ["../x", "/etc/passwd", "a/../../x", "..", "a/..", "a\0b"])
+def test_no_key_leads_out_of_a_directory(tmp_path, key):
+    """Parts of keys come from descriptors, and whoever wrote those may mean harm."""
+    (tmp_path / "x").write_text("not for you")
+    store = DirectoryStore(tmp_path / "store")
+    store.create("a/b", b"")
+    for use in (store.get, store.exists, store.delete, lambda key: store.create(key, b"")):
+        with pytest.raises(CorruptObject, match="leads out of the store"):
+            use(key)
+    assert (tmp_path / "x").read_text() == "not for you"
 
 
 def test_stores_by_url(tmp_path):
