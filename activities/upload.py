@@ -19,7 +19,7 @@ from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.known import Base
 from datamon.model import Split, SplitState
 from datamon.plan import Plan, make_plan
-from datamon.sources import Source, open_tree
+from datamon.sources import Source, check_allowed, open_tree
 from datamon.stores import Context
 from datamon.upload import PartReport, Upload, upload_part, upload_slice
 
@@ -53,14 +53,16 @@ class UploadReport:
 class UploadActivities:
     """Runs where the source is."""
 
-    def __init__(self, context: Context, spark: Callable[[], SparkContext]) -> None:
-        self._context, self._spark = context, spark
+    def __init__(self, context: Context, spark: Callable[[], SparkContext], sources: str = "") -> None:
+        """`sources`: the folders of this machine that may be uploaded, with `:` between; all, if there are none."""
+        self._context, self._spark, self._sources = context, spark, sources
 
     @activity.defn(no_thread_cancel_exception=True)
     def upload_split(self, request: UploadSplit) -> UploadReport:
         """Store the files of a source and their lists. A repeated attempt goes on where the last one ended."""
         about = f"upload {request.repo}/{request.diamond}/{request.split}"
         with wire_errors(), spark_job(self._spark, about) as job:
+            check_allowed(request.source, self._sources)
             job.progress.phase = "planning"
             self._note_attempt(request)
             before = _last_attempt()

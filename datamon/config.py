@@ -51,6 +51,7 @@ SETTINGS = (
     ),
     Setting("contributor", "DATAMON_CONTRIBUTOR", "the login name", "Name <email>, recorded with what you make."),
     Setting("host", "DATAMON_HOST", "the host name", "Names the task queue of this machine's disks."),
+    Setting("sources", "DATAMON_SOURCES", "all", "Folders, with : between, that workers upload from and no others."),
     Setting("spark_master", "DATAMON_SPARK_MASTER", "local[*]", "Or spark://…, k8s://… or yarn."),
     Setting("janitor_profile", "DATAMON_JANITOR_PROFILE", "none", "AWS profile that a worker does housekeeping with."),
     Setting("log_format", "DATAMON_LOG_FORMAT", "text", "How workers write their log: text or json."),

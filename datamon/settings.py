@@ -47,6 +47,7 @@ class Settings:
     host: str
     contributor: Contributor
     spark_master: str
+    sources: str = ""
     janitor_profile: str = ""
     log_format: str = "text"
     log_level: str = "info"
@@ -71,6 +72,7 @@ class Settings:
             store=store,
             host=environment.get("DATAMON_HOST") or socket.gethostname(),
             contributor=_contributor(environment.get("DATAMON_CONTRIBUTOR") or _login()),
+            sources=environment.get("DATAMON_SOURCES") or "",
             spark_master=environment.get("DATAMON_SPARK_MASTER") or "local[*]",
             janitor_profile=environment.get("DATAMON_JANITOR_PROFILE") or "",
             log_format=environment.get("DATAMON_LOG_FORMAT") or "text",

@@ -23,9 +23,9 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
-from datamon.errors import BadUsage, Failed, NoWorker, ServerUnreachable
+from datamon.errors import BadUsage, DatamonError, Failed, NoWorker, ServerUnreachable
 from datamon.settings import Settings, running_stack
-from starter.encryption import converter
+from starter.encryption import VARIABLE, converter
 from worker.telemetry import interceptors, runtime
 from workflows.names import PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
 
@@ -176,8 +176,11 @@ async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
         pause = min(2 * pause, 2)
 
 
-def unreachable(client: Client, error: RPCError) -> ServerUnreachable:
+def unreachable(client: Client, error: RPCError) -> DatamonError:
     """What to say of a call that did not get through."""
+    if "workflow task in failed state" in str(error).lower():
+        hint = f"its log says why; are its version and {VARIABLE} the same as here?"
+        return Failed(f"the worker cannot go on with this workflow; {hint}")
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
         return ServerUnreachable(client.service_client.config.target_host, f"it is too busy: {error}")
     return ServerUnreachable(client.service_client.config.target_host, gist(error))

@@ -57,7 +57,7 @@ def build_workers(
     metadata, commit, upload, housekeeping = (
         MetadataActivities(context),
         CommitActivities(context, spark),
-        UploadActivities(context, spark),
+        UploadActivities(context, spark, settings.sources),
         HousekeepingActivities(settings.janitor_context()),
     )
     shared: list[Callable[..., Any]] = [

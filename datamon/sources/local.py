@@ -13,7 +13,7 @@ from functools import cached_property
 
 from datamon.errors import SourceChanged, SourceMissing, SourceUnreadable, UnfitFile, why
 from datamon.names import MAX_NAME_BYTES, RESERVED, NameRange, below, flaw, order
-from datamon.sources.tree import Found, OnUnfit, Tree
+from datamon.sources.tree import Found, OnUnfit, Tree, is_within
 
 
 class LocalTree(Tree):
@@ -113,11 +113,6 @@ class LocalTree(Tree):
                     yield from _look(item.path, name, top, about, on_unfit)
                 else:
                     yield from _found(name, item.path, about, on_unfit)
-
-
-def is_within(top: str, path: str) -> bool:
-    """Whether a path, in which there are no links any more, is a folder or lies in it."""
-    return path == top or path.startswith(top.rstrip("/") + "/")
 
 
 def _look(path: str, name: str, top: str, about: os.stat_result, on_unfit: OnUnfit) -> Iterator[Found]:

@@ -115,6 +115,11 @@ class Tree(ABC):
                     on_unfit(SourceMissing(f"{self.source.path.rstrip('/')}/{name}"))
 
 
+def is_within(top: str, path: str) -> bool:
+    """Whether a path, in which there are no links any more, is a folder or lies in it."""
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
 def is_remote(path: str) -> bool:
     """Whether a source can be read from anywhere."""
     return path.startswith("s3://")

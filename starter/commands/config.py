@@ -53,7 +53,8 @@ def _own(settings: Settings) -> Iterator[Shown]:
             value = str(settings.contributor) if name == "contributor" else str(held[name] or "")
             from_stack = name == "store" and found.value is None and stack is not None
             source = f"the stack of {settings.home}" if from_stack else found.source
-            yield Shown(name, _without_password(value), source, found.setting.variable)
+            shown = HIDDEN if found.setting.secret and value else _without_password(value)
+            yield Shown(name, shown, source, found.setting.variable)
 
 
 def _of_temporal(settings: Settings) -> Iterator[Shown]:

@@ -60,7 +60,7 @@ def kill_at(moment, *, done):
 
     async def scenario(life: Life, chance: random.Random):
         living = asyncio.ensure_future(life.live())
-        await _killed_at(life.farm, MOMENTS[moment], chance, done=done, while_=living)
+        await _killed_at(life.farm, MOMENTS[moment], chance, done=done, while_=living, look=_look_at(life, moment))
         await living
 
     return scenario
@@ -69,8 +69,9 @@ def kill_at(moment, *, done):
 async def kill_everywhere(life: Life, chance: random.Random):
     """One life in which a worker is killed at every moment there is."""
     living = asyncio.ensure_future(life.live())
-    for moment in MOMENTS.values():
-        await _killed_at(life.farm, moment, chance, done=chance.random() < 0.5, while_=living)
+    for name, moment in MOMENTS.items():
+        done = chance.random() < 0.5
+        await _killed_at(life.farm, moment, chance, done=done, while_=living, look=_look_at(life, name))
     await living
 
 
@@ -255,11 +256,28 @@ def _held(worker, moment, *, done=False):
     return worker.s3.hold(moment.method, moment.pattern, moment.words, done=done)
 
 
-async def _killed_at(farm, moment, chance, *, done, while_):
-    """Wait until a worker is there, kill it, and start another in its place."""
+def _look_at(life, moment):
+    """What people see in the middle of a commit: that it is one, and which bundle it makes."""
+
+    async def look():
+        if moment in ("the merge", "bundle.yaml"):
+            seen = await life.diamond.described()
+            if seen.state != "committing" or not seen.making or seen.bundle:
+                raise Wrong(f"in the middle of a commit, diamond.yaml says {seen}")
+
+    return look
+
+
+async def _nobody_looks():
+    pass
+
+
+async def _killed_at(farm, moment, chance, *, done, while_, look=_nobody_looks):
+    """Wait until a worker is there, look, kill it, and start another in its place."""
     holds = [worker.s3.start_hold(moment.hold(done=done)) for worker in farm.workers]
     try:
         index = await _first_reached(holds, while_)
+        await look()
         await asyncio.to_thread(farm.workers[index].kill, whole=chance.random() < 0.5)
     finally:
         for worker, hold in zip(farm.workers, holds, strict=True):

@@ -7,7 +7,7 @@ import pytest
 from datamon.errors import BadUsage, SourceChanged, SourceMissing, SourceUnreadable, UnfitFile
 from datamon.names import NameRange, order
 from datamon.plan import make_plan
-from datamon.sources import Source, open_tree, sorted_names
+from datamon.sources import Source, check_allowed, open_tree, sorted_names
 from datamon.stores import open_context, open_store
 
 FILES = ["a/1", "a/2/x", "a-b", "b.txt", "b/1", "c/é", "part/1", "part/3", "part-1/0", "part-1/1", "part-2/x"]
@@ -219,3 +219,30 @@ def test_names_that_look_alike_stay_apart(tmp_path, context):
     assert {found.name: tree.read(found, 0, found.size).decode() for found in tree.walk()} == {
         name: name for name in names
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "folders", "allowed"),
+    [
+        ("{0}/data/x", "", True),
+        ("{0}/data/x", "{0}/data", True),
+        ("{0}/data", "/nowhere:{0}/data/", True),
+        ("{0}/data/../secret", "{0}/data", False),
+        ("{0}/database", "{0}/data", False),
+        ("{0}/data/link", "{0}/data", False),
+        ("/etc", "{0}/data", False),
+        ("s3://bucket/in/x", "{0}/data", False),
+        ("s3://bucket/in/x", "{0}/data:s3://bucket/in", True),
+        ("s3://bucket/inner/x", "s3://bucket/in", False),
+        ("{0}/data", "s3://bucket/in", False),
+    ],
+)
+def test_a_worker_uploads_only_from_where_it_may(tmp_path, path, folders, allowed):
+    (tmp_path / "data" / "x").mkdir(parents=True)
+    (tmp_path / "data" / "link").symlink_to("/etc")
+    source = Source(path.format(tmp_path))
+    if allowed:
+        check_allowed(source, folders.format(tmp_path))
+    else:
+        with pytest.raises(UnfitFile, match="the worker uploads only from"):
+            check_allowed(source, folders.format(tmp_path))
