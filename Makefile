@@ -44,7 +44,8 @@ bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; 
 .PHONY: scale
 scale: $(READY) ## commits of up to 10 M files beside DuckDB and Spark SQL, many splits, and the chart in docs; half an hour
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	for what in merge listing "growth tiny" "growth entries" "growth splits" "growth chart"; do \
+	for what in merge listing "growth tiny" "growth entries" "growth splits" "growth chart" "crowd knee" "crowd adds" \
+		"crowd diamonds" "crowd chart"; do \
 		$(BIN)/python -m bench.$$what || missed="$$missed $$what"; done; test -z "$$missed"
 
 .PHONY: docs
