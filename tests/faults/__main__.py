@@ -29,6 +29,8 @@ from tests.faults.stack import farm
 
 OUTAGE_SECONDS = 60
 CLUSTER_MINUTES = 6
+DISK_RUNS = 20
+PACE_SECONDS = 2  # between diamonds of the work of an hour, which is to take memory, not time
 SAMPLE_SECONDS = 10
 
 
@@ -97,7 +99,7 @@ async def _go_through(built, work, until, log):
 def run_disk(args, log):
     """A full disk again and again."""
     until, seed = time.monotonic() + 60 * args.minutes, args.seed
-    while time.monotonic() < until and seed < args.seed + args.runs:
+    while time.monotonic() < until and seed < args.seed + min(args.runs, DISK_RUNS):
         started = time.monotonic()
         try:
             verdict, refused = disk.in_its_own_mounts(seed)
@@ -122,6 +124,7 @@ def run_soak(args, log):
                 while time.monotonic() < until:
                     await one(built, datamon, chance.choices(kinds, [4, 1])[0], seed, log)
                     seed += 1
+                    await asyncio.sleep(PACE_SECONDS)
             sampling.cancel()
 
         asyncio.run(work())

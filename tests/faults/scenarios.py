@@ -68,10 +68,16 @@ def kill_at(moment, *, done):
 
 async def kill_everywhere(life: Life, chance: random.Random):
     """One life in which a worker is killed at every moment there is."""
+    farm, (first, *others) = life.farm, MOMENTS
+    holds = _holds(farm, MOMENTS[first], done=chance.random() < 0.5)
     living = asyncio.ensure_future(life.live())
-    for name, moment in MOMENTS.items():
-        done = chance.random() < 0.5
-        await _killed_at(life.farm, moment, chance, done=done, while_=living, look=_look_at(life, name))
+    for name, following in zip(MOMENTS, [*others, None], strict=True):
+        index = await _first_reached(holds, living)
+        await _look_at(life, name)()
+        await asyncio.to_thread(farm.workers[index].kill, whole=chance.random() < 0.5)
+        passed, holds = holds, _holds(farm, MOMENTS[following], done=chance.random() < 0.5) if following else []
+        _end(farm, passed)  # only now, so that the next moment cannot be missed
+        await asyncio.to_thread(farm.workers[index].start)
     await living
 
 
@@ -274,15 +280,23 @@ async def _nobody_looks():
 
 async def _killed_at(farm, moment, chance, *, done, while_, look=_nobody_looks):
     """Wait until a worker is there, look, kill it, and start another in its place."""
-    holds = [worker.s3.start_hold(moment.hold(done=done)) for worker in farm.workers]
+    holds = _holds(farm, moment, done=done)
     try:
         index = await _first_reached(holds, while_)
         await look()
         await asyncio.to_thread(farm.workers[index].kill, whole=chance.random() < 0.5)
     finally:
-        for worker, hold in zip(farm.workers, holds, strict=True):
-            worker.s3.end_hold(hold, carry_on=True)
+        _end(farm, holds)
     await asyncio.to_thread(farm.workers[index].start)
+
+
+def _holds(farm, moment, *, done):
+    return [worker.s3.start_hold(moment.hold(done=done)) for worker in farm.workers]
+
+
+def _end(farm, holds):
+    for worker, hold in zip(farm.workers, holds, strict=True):
+        worker.s3.end_hold(hold, carry_on=True)
 
 
 async def _first_reached(holds, while_):

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from datamon.settings import Settings
+from datamon.stores.s3 import _client
 from starter.client import Datamon
 from tests.cluster import spark_cluster
 from tests.conftest import Command, until
@@ -166,7 +167,7 @@ class Farm:
         pages = self._bucket.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
-    async def quiet(self, worker, seconds=1.5):
+    async def quiet(self, worker, seconds=1.0):
         """Wait until a worker has asked nothing of the store for a while."""
         while time.monotonic() - worker.s3.last < seconds:  # noqa: ASYNC110 - it is in another process
             await asyncio.sleep(0.1)
@@ -181,6 +182,7 @@ def farm(folder, *, on_cluster=False):
         temporal = parts.enter_context(running_temporal(folder))
         before = {name: os.environ.get(name) for name in s3.environment}
         os.environ.update(s3.environment)  # for the client, which is in this process
+        _client.cache_clear()  # of another farm, that was here before
         parts.callback(_restore, before)
         cluster = parts.enter_context(spark_cluster(folder)) if on_cluster else None
         built = Farm(folder, s3, temporal, parts, cluster.url if cluster else "local[2]", 1 if cluster else 2)
@@ -240,6 +242,12 @@ class Cottage:
 
     def clear(self):
         shutil.rmtree(self.disk / "store")
+
+    async def quiet(self, worker):
+        """Its tasks are not behind a proxy: what they do shows on the disk."""
+        seen = None
+        while seen != (seen := sorted(self.read())):  # noqa: ASYNC110 - it is in another process
+            await asyncio.sleep(1)
 
 
 @contextmanager

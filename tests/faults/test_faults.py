@@ -20,6 +20,8 @@ from tests.faults.scenarios import (
 )
 from tests.faults.stack import farm
 
+pytestmark = pytest.mark.timeout(400)
+
 SEED = 7
 ONCE = [
     Scenario("kill -9 of a worker at every moment of one life", kill_everywhere, remote=True, label=True),

@@ -190,6 +190,8 @@ class Life:
     async def check(self) -> Verdict:
         """See to it that all is right, and stays so when everything is asked once more."""
         state = await self.settled()
+        for worker in self.farm.workers:  # a task that was stopped may still put what it had in its hands
+            await self.farm.quiet(worker)
         expected = Expected(
             self.repo,
             self.diamond.id,
