@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+from temporalio.worker import Worker, WorkflowRunner
 
 from activities.commit import CommitActivities
 from activities.housekeeping import HousekeepingActivities
@@ -19,6 +19,7 @@ from activities.metadata import MetadataActivities
 from activities.recovery import RecoveryActivities
 from activities.upload import UploadActivities
 from datamon.settings import Settings
+from worker.running import CarefulRunner
 from worker.spark import SparkRuntime
 from worker.telemetry import flush
 from workflows.diamond import DiamondWorkflow
@@ -87,7 +88,7 @@ def build_workers(
             max_concurrent_activities=METADATA_AT_ONCE if is_shared else SPARK_JOBS_AT_ONCE,
             graceful_shutdown_timeout=GRACE,
             interceptors=[HearSafely()],
-            workflow_runner=runner or UnsandboxedWorkflowRunner(),
+            workflow_runner=runner or CarefulRunner(),
             max_heartbeat_throttle_interval=timedelta(seconds=2),  # so that a cancel is seen that soon
         )
 

@@ -23,9 +23,13 @@ LOST = "does it, and hangs up without an answer"
 LIED = "does it, and answers 500"
 CUT = "hangs up in the middle of the body"
 TWICE = "does it twice, and gives the second answer"
+ECHO = "does it, and does it once more when it is long over"
+SILENT = "says nothing for some seconds, hangs up, and does nothing"
 
-WEATHER = (BUSY, BROKEN, LATE, GONE, RESET, LOST, LIED, CUT, TWICE)
-LOST_ANSWERS = (LOST, LIED, TWICE)
+WEATHER = (BUSY, BROKEN, LATE, GONE, RESET, LOST, LIED, CUT, TWICE, ECHO, SILENT)
+LOST_ANSWERS = (LOST, LIED, TWICE, ECHO)
+SILENT_SECONDS = 4
+_RANDOM = re.compile(r"^/[^/?]+/[0-9a-f]{12}|[0-9A-Za-z]{27}")  # the place of a farm, and ids
 
 
 class Hold:
@@ -41,6 +45,7 @@ class Hold:
         self._lock = threading.Lock()
         self.reached, self.ended = threading.Event(), threading.Event()
         self.carry_on = False  # what is held when the hold ends: carried out, or dropped
+        self.late = 0  # how many were carried out when it had ended
 
     def holds(self, method, path, body):
         if self.ended.is_set() or method != self.method or self.words not in body:
@@ -76,6 +81,7 @@ class FaultyS3:
         self.holds: list[Hold] = []
         self.down = threading.Event()
         self.last = time.monotonic()  # when something was asked or answered
+        self._flying = 0
         self._storm = None
         self._asked: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -98,6 +104,23 @@ class FaultyS3:
         self.holds.remove(hold)
 
     @contextmanager
+    def flying(self):
+        """Count a request as under way."""
+        with self._lock:
+            self._flying += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._flying -= 1
+                self.last = time.monotonic()
+
+    def is_quiet(self, seconds):
+        """Whether nothing is under way, and nothing was for so long."""
+        with self._lock:
+            return not self._flying and time.monotonic() - self.last > seconds
+
+    @contextmanager
     def storm(self, seed, share, kinds=WEATHER):
         """While the block runs, let this share of all requests fail in these ways."""
         self._storm = (seed, share, kinds)
@@ -108,10 +131,12 @@ class FaultyS3:
 
     def next_fault(self, method, path):
         with self._lock:
-            self.last = time.monotonic()
             self.seen[method] += 1
             faults = self.plan.get(method)
-            fault = faults.pop(0) if faults else self._by_chance(f"{method} {urlsplit(path).path}")
+            if self.down.is_set():
+                fault = GONE
+            else:
+                fault = faults.pop(0) if faults else self._by_chance(f"{method} {_RANDOM.sub('', path)}")
             if fault is not None:
                 self.faults[fault] += 1
             return fault
@@ -130,7 +155,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_any(self):
         proxy = self.server.proxy
-        fault = GONE if proxy.down.is_set() else proxy.next_fault(self.command, self.path)
+        with proxy.flying():
+            self.pass_on(proxy)
+
+    def pass_on(self, proxy):
+        fault = proxy.next_fault(self.command, self.path)
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length // 2 if fault == RESET else length)
         hold = next((hold for hold in list(proxy.holds) if hold.holds(self.command, self.path, body)), None)
@@ -138,10 +167,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         for _ in range(2 if fault == TWICE else 1):
             status, headers, answer = self.forward(body)
-        proxy.last = time.monotonic()
+        if fault == ECHO:
+            threading.Timer(1.5, self.echo, (proxy, body)).start()
         if self.is_held(hold, done=True):
             return
-        if proxy.down.is_set() or fault == LOST:
+        if proxy.down.is_set() or fault == LOST or (fault == CUT and len(answer) < 2):
             self.reset()
         elif fault == LIED:
             self.answer(500, {}, _told("InternalError", "We encountered an internal error."))
@@ -153,7 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
         if hold is None or hold.done is not done:
             return False
         hold.wait()
-        if not hold.carry_on:
+        if hold.carry_on:
+            hold.late += 1
+        else:
             self.reset()
         return not hold.carry_on
 
@@ -161,13 +193,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Whether the request ends before it gets anywhere."""
         if fault == LATE:
             time.sleep(random.Random(self.path).uniform(0.1, 1.5))
-        elif fault in (RESET, GONE):
+        elif fault in (RESET, GONE, SILENT):
+            time.sleep(SILENT_SECONDS if fault == SILENT else 0)
             self.reset()
         elif fault == BUSY:
             self.answer(503, {}, _told("SlowDown", "Please slow down."))
         elif fault == BROKEN:
             self.answer(500, {}, _told("InternalError", "We encountered an internal error."))
-        return fault in (RESET, GONE, BUSY, BROKEN)
+        return fault in (RESET, GONE, SILENT, BUSY, BROKEN)
+
+    def echo(self, proxy, body):
+        """The same request once more, when nobody waits for it any more."""
+        with proxy.flying(), suppress(OSError, http.client.HTTPException):
+            self.forward(body)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815
 

@@ -52,7 +52,17 @@ CANCEL_MOMENTS = {
     "split.yaml: failed": Moment("PUT", r"/split\.yaml", b"state: failed"),
     "diamond.yaml: canceled": Moment("PUT", r"/diamond\.yaml", b"state: canceled"),
 }
-ZOMBIE_MOMENTS = ("an upload", "the lists of a split", "split.yaml with its lists", "the merge", "bundle.yaml")
+OUTAGE_MOMENTS = ("an upload", "the lists of a split", "split.yaml: done", "the merge", "bundle.yaml")
+ZOMBIE_MOMENTS = (
+    "an upload",
+    "the lists of a split",
+    "split.yaml with its lists",
+    "split.yaml: done",
+    "the merge",
+    "bundle.yaml",
+    "the label",
+    "diamond.yaml: done",
+)
 
 
 def kill_at(moment, *, done):
@@ -76,7 +86,7 @@ async def kill_everywhere(life: Life, chance: random.Random):
         await _look_at(life, name)()
         await asyncio.to_thread(farm.workers[index].kill, whole=chance.random() < 0.5)
         passed, holds = holds, _holds(farm, MOMENTS[following], done=chance.random() < 0.5) if following else []
-        _end(farm, passed)  # only now, so that the next moment cannot be missed
+        _end(farm, passed, killed=index)  # only now, so that the next moment cannot be missed
         await asyncio.to_thread(farm.workers[index].start)
     await living
 
@@ -99,10 +109,12 @@ def kill_in_cancel(moment, *, done):
 
 async def kill_temporal(life: Life, chance: random.Random):
     """Kill -9 of the Temporal server, once while splits upload and once in the commit; it comes back on its file."""
-    for work in (life.add, life.commit):
+    for work, moment in ((life.add, "an upload"), (life.commit, "the merge")):
+        holds = _holds(life.farm, MOMENTS[moment], done=chance.random() < 0.5)
         living = asyncio.ensure_future(work())
-        await asyncio.sleep(chance.uniform(0, 1.5))
+        await _first_reached(holds, living)
         await asyncio.to_thread(life.farm.temporal.kill)
+        _end(life.farm, holds, killed=None)
         await asyncio.sleep(chance.uniform(0, 3))
         await asyncio.to_thread(life.farm.temporal.start)
         await living
@@ -115,8 +127,10 @@ def cut_temporal(seconds):
         with ExitStack() as storms:
             for worker in life.farm.workers:
                 storms.enter_context(worker.temporal.storm(chance.random()))
+            hit = _hits(life.farm)
             living = asyncio.ensure_future(life.live())
             await asyncio.wait([living], timeout=seconds)
+            _need_hits(life.farm, hit)
         await living
 
     return scenario
@@ -130,7 +144,9 @@ def storm(share, kinds=None):
             for worker in life.farm.workers:
                 more = (kinds,) if kinds else ()
                 storms.enter_context(worker.s3.storm(chance.random(), share, *more))
+            hit = _hits(life.farm)
             await life.live()
+            _need_hits(life.farm, hit)
 
     return scenario
 
@@ -139,14 +155,18 @@ def outage(seconds):
     """The store cannot be reached for so long, from some moment on."""
 
     async def scenario(life: Life, chance: random.Random):
+        hit = _hits(life.farm)
+        holds = _holds(life.farm, MOMENTS[chance.choice(OUTAGE_MOMENTS)], done=chance.random() < 0.5)
         living = asyncio.ensure_future(life.live())
-        await asyncio.sleep(chance.uniform(0, 2))
+        await _first_reached(holds, living)
         for worker in life.farm.workers:
             worker.s3.down.set()
+        _end(life.farm, holds, killed=None)
         await asyncio.sleep(seconds)
         for worker in life.farm.workers:
             worker.s3.down.clear()
         await living
+        _need_hits(life.farm, hit)
 
     return scenario
 
@@ -167,9 +187,12 @@ def zombie(moment):
             other.s3.end_hold(holds[1 - index], carry_on=True)
             await living
             before = await asyncio.to_thread(farm.read)
+            asked = sum(lost.s3.seen.values())
             lost.s3.end_hold(holds[index], carry_on=True)
             await farm.quiet(lost)
         await farm.quiet(lost)
+        if holds[index].late == 0:
+            raise Wrong(f"nothing of what was held back went out late, of {asked} requests")
         if await asyncio.to_thread(farm.read) != before:
             raise Wrong("a worker that came back has changed the store")
 
@@ -253,6 +276,15 @@ async def give_up(life: Life, chance: random.Random):
     await adding
 
 
+def _hits(farm):
+    return sum(sum(worker.s3.faults.values()) + worker.temporal.resets for worker in farm.workers)
+
+
+def _need_hits(farm, before):
+    if _hits(farm) == before:
+        raise Wrong("nothing was hit, so nothing was shown")
+
+
 async def nothing(life: Life, chance: random.Random):
     """Nothing at all goes wrong."""
     await life.live()
@@ -280,13 +312,13 @@ async def _nobody_looks():
 
 async def _killed_at(farm, moment, chance, *, done, while_, look=_nobody_looks):
     """Wait until a worker is there, look, kill it, and start another in its place."""
-    holds = _holds(farm, moment, done=done)
+    holds, index = _holds(farm, moment, done=done), None
     try:
         index = await _first_reached(holds, while_)
         await look()
         await asyncio.to_thread(farm.workers[index].kill, whole=chance.random() < 0.5)
     finally:
-        _end(farm, holds)
+        _end(farm, holds, killed=index)
     await asyncio.to_thread(farm.workers[index].start)
 
 
@@ -294,9 +326,10 @@ def _holds(farm, moment, *, done):
     return [worker.s3.start_hold(moment.hold(done=done)) for worker in farm.workers]
 
 
-def _end(farm, holds):
-    for worker, hold in zip(farm.workers, holds, strict=True):
-        worker.s3.end_hold(hold, carry_on=True)
+def _end(farm, holds, killed):
+    """Let go what is held. What the killed worker asked for is lost with it."""
+    for number, (worker, hold) in enumerate(zip(farm.workers, holds, strict=True)):
+        worker.s3.end_hold(hold, carry_on=number != killed)
 
 
 async def _first_reached(holds, while_):
@@ -324,9 +357,11 @@ class Scenario:
     label: bool = False
     large: bool = False
     order: Order | None = None
+    canceled: bool | None = False  # how it must end; None: either way
+    may_fail: int = 0  # how many splits may fail, from the first on
 
     def work(self, seed) -> Work:
-        work = Work.of(seed, remote=self.remote)
+        work = Work.of(f"{self.name} {seed}", remote=self.remote)
         if self.label:
             work.label = "latest"
         work.order = self.order or work.order
@@ -347,8 +382,9 @@ def _kills():
             when = "after" if done else "before"
             yield Scenario(f"kill -9 of a worker {when} {moment}", kill_at(moment, done=done), **_needs(moment))
     for moment in CANCEL_MOMENTS:
-        name = f"kill -9 of a worker in a cancel, before {moment}"
-        yield Scenario(name, kill_in_cancel(moment, done=False))
+        for done, when in ((False, "before"), (True, "after")):
+            name = f"kill -9 of a worker in a cancel, {when} {moment}"
+            yield Scenario(name, kill_in_cancel(moment, done=done), canceled=True)
 
 
 def scenarios(outage_seconds) -> list[Scenario]:
@@ -362,9 +398,16 @@ def scenarios(outage_seconds) -> list[Scenario]:
         Scenario("12 % of requests to the store fail, in nine ways", storm(0.12)),
         Scenario("30 % of requests succeed, and the client sees an error", storm(0.3, LOST_ANSWERS)),
         Scenario(f"the store unreachable for {outage_seconds} s", outage(outage_seconds)),
-        *(Scenario(f"a partitioned worker comes back late with {moment}", zombie(moment)) for moment in ZOMBIE_MOMENTS),
-        Scenario("a source file changes while it is read", change_source("changes"), remote=False, large=True),
-        Scenario("a source file vanishes while it is read", change_source("vanishes"), remote=False, large=True),
+        *(
+            Scenario(f"a partitioned worker comes back late with {moment}", zombie(moment), **_needs(moment))
+            for moment in ZOMBIE_MOMENTS
+        ),
+        Scenario(
+            "a source file changes while it is read", change_source("changes"), remote=False, large=True, may_fail=1
+        ),
+        Scenario(
+            "a source file vanishes while it is read", change_source("vanishes"), remote=False, large=True, may_fail=1
+        ),
         Scenario("two hosts with clocks an hour apart, --order added", skewed_clocks, remote=False, order=Order.ADDED),
     ]
 
@@ -378,7 +421,12 @@ async def one_run(farm, datamon, scenario, seed):
     """One diamond through one fault, seen to be right. Gives the verdict, and what was refused on the way."""
     life = Life(farm, datamon, scenario.work(seed), seed)
     await life.open()
-    await asyncio.wait_for(scenario.run(life, random.Random(f"fault {seed}")), 2 * PATIENCE)
+    await asyncio.wait_for(scenario.run(life, random.Random(f"fault {scenario.name} {seed}")), 2 * PATIENCE)
     verdict = await life.check()
+    if scenario.canceled is not None and life.canceled is not scenario.canceled:
+        raise Wrong(f"it was {'' if life.canceled else 'not '}canceled")
+    lost = set(life.splits[scenario.may_fail :]) - life.sure
+    if lost and not life.canceled:
+        raise Wrong(f"splits {sorted(lost)} were not uploaded: {[str(error) for error in life.refused]}")
     await asyncio.to_thread(farm.clear)
     return verdict, life.refused

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -49,6 +48,9 @@ class Temporal:
         self._process.kill()
         self._process.wait()
 
+    def is_running(self):
+        return self._process.poll() is None
+
     def _answers(self):
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
             return True
@@ -87,11 +89,13 @@ class FarmWorker:
 
     def kill(self, *, whole):
         """Kill it; and with `whole`, at the same moment, its Spark and all tasks, as when a machine goes down."""
-        if whole:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        else:
-            self._process.kill()
+        for pid in reversed(self.family().values()) if whole else [self.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
+
+    def is_running(self):
+        return self._process.poll() is None
 
     def stop(self):
         self._process.terminate()
@@ -167,10 +171,22 @@ class Farm:
         pages = self._bucket.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
-    async def quiet(self, worker, seconds=1.0):
-        """Wait until a worker has asked nothing of the store for a while."""
-        while time.monotonic() - worker.s3.last < seconds:  # noqa: ASYNC110 - it is in another process
+    async def quiet(self, worker, seconds=1.5):
+        """Wait until nothing that a worker asked of the store is under way, and nothing was for a while."""
+        while not worker.s3.is_quiet(seconds):  # noqa: ASYNC110 - it is in another process
             await asyncio.sleep(0.1)
+
+    def mend(self):
+        """Make it whole again, whatever a test that failed has left."""
+        for worker in self.workers:
+            worker.s3.down.clear()
+            for hold in list(worker.s3.holds):
+                worker.s3.end_hold(hold)
+        if not self.temporal.is_running():
+            self.temporal.start()
+        for worker in self.workers:
+            if not worker.is_running():
+                worker.start()
 
 
 @contextmanager

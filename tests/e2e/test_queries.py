@@ -1,0 +1,68 @@
+"""A query that was on its way to a worker when that was killed. See docs/decisions/019."""
+
+import asyncio
+import signal
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Replayer
+
+from starter.client import Datamon
+from tests.conftest import BIN, Command
+from tests.workflow.helpers import NOBODY, is_started, until
+from worker.service import WORKFLOWS
+from workflows.diamond import DiamondWorkflow
+from workflows.hearing import HearSafely
+from workflows.messages import AddSplit, Options
+from workflows.names import KIND, REPO, SPLITS, STATE
+
+
+@pytest.fixture
+async def server():
+    async with await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(BIN / "temporal"),
+        dev_server_extra_args=["--log-level", "error"],
+        search_attributes=[REPO, STATE, KIND, SPLITS],
+    ) as running:
+        yield running
+
+
+def started(command):
+    process = command.popen("worker")
+    assert "serving" in process.stderr.readline()
+    return process
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+async def test_a_query_that_outlives_its_worker_leads_no_workflow_astray(server, tmp_path):
+    """Between two adds of one split a worker looks at the diamond, for the query alone; then both come in one task."""
+    address = server.client.service_client.config.target_host
+    command = Command(tmp_path / "home", {"DATAMON_STORE": str(tmp_path / "store"), "TEMPORAL_ADDRESS": address})
+    datamon = Datamon(server.client, command.settings())
+    await datamon.repos.create("r")
+    worker = started(command)
+    diamond = await datamon.diamonds.initialize("r", options=Options(stop_seconds=2))
+    assert (await diamond.status()).state == "initialized"
+    kill(worker)
+    query = asyncio.ensure_future(diamond.handle.query(DiamondWorkflow.status))
+    await asyncio.sleep(1)  # it is with the server now, which waits for the dead worker to take it
+
+    def add(request):
+        return [AddSplit("s", request, "/nowhere", NOBODY, "nobody")]
+
+    await diamond.handle.signal(DiamondWorkflow.add, add("first"))
+    worker = started(command)
+    said = await query
+    assert said.splits["running"] == 1, "it was answered by a workflow that had acted on the first add"
+    await diamond.handle.signal(DiamondWorkflow.add, add("second"))
+    await until(lambda: is_started(diamond, "s"))
+    kill(worker)
+    worker = started(command)
+    await diamond.cancel("enough")
+    kill(worker)
+    history = await diamond.handle.fetch_history()
+    await Replayer(workflows=WORKFLOWS, interceptors=[HearSafely()]).replay_workflow(history)
