@@ -19,7 +19,7 @@ from datamon.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.known import Base
 from datamon.model import Split, SplitState
 from datamon.plan import Plan, make_plan
-from datamon.sources import Source, check_allowed, open_tree
+from datamon.sources import Source, allowed, open_tree
 from datamon.stores import Context
 from datamon.upload import PartReport, Upload, upload_part, upload_slice
 
@@ -62,7 +62,7 @@ class UploadActivities:
         """Store the files of a source and their lists. A repeated attempt goes on where the last one ended."""
         about = f"upload {request.repo}/{request.diamond}/{request.split}"
         with wire_errors(), spark_job(self._spark, about) as job:
-            check_allowed(request.source, self._sources)
+            request = replace(request, source=allowed(request.source, self._sources))
             job.progress.phase = "planning"
             self._note_attempt(request)
             before = _last_attempt()

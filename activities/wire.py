@@ -63,4 +63,4 @@ def wire_errors(*, patient: bool = False) -> Iterator[None]:
     except DatamonError as error:
         raise to_wire(error, passes=error.passes or (patient and isinstance(error, StoreRefused))) from error
     except _FLAWS as error:
-        raise to_wire(Failed(f"this is a bug: {error!r}")) from error
+        raise to_wire(Failed(f"this is a bug: {error!r}"[:500])) from error

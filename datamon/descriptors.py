@@ -18,7 +18,9 @@ from datamon.stores import ObjectStore
 
 Descriptor = TypeVar("Descriptor", Repo, Bundle, Label, GivenId, Diamond, Split)
 
-MAX_BYTES = 64 << 20  # a bundle of a hundred million files has 2,000 lists, told of in half a megabyte
+MAX_BYTES = 8 << 20  # a bundle of a hundred million files has 2,000 lists, told of in half a megabyte
+MAX_PARTS = 500_000  # of which such a bundle has a tenth
+MAX_PLAIN = 64 << 10  # characters of a text without quotes, which may turn out to be a number
 MAX_DEPTH = 20  # the deepest has five
 
 _converting = threading.Lock()  # msgspec crashes where two threads are the first to meet a dataclass
@@ -47,8 +49,10 @@ def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
         raise CorruptObject(key, f"not YAML: {error}".replace("\n", " ")) from error
     if not isinstance(plain, dict):
         raise CorruptObject(key, "not a mapping")
-    if plain.get("version") != VERSION:
-        raise CorruptObject(key, f"`version` is {plain.get('version')!r}, this datamon reads {VERSION}")
+    version = plain.get("version")
+    if version != VERSION:
+        shown = version if isinstance(version, int) and abs(version) < 10**9 else type(version).__name__
+        raise CorruptObject(key, f"`version` is {shown}, this datamon reads {VERSION}")
     try:
         with _converting:
             return msgspec.convert(plain, kind)
@@ -61,9 +65,15 @@ def _check_harmless(key: str, body: bytes) -> None:
     if len(body) > MAX_BYTES:
         raise CorruptObject(key, f"it has {len(body):,} bytes, and a descriptor at most {MAX_BYTES:,}")
     depth = 0
-    for part in yaml.parse(body, Loader=_Loader):
+    for count, part in enumerate(yaml.parse(body, Loader=_Loader)):
+        if count > MAX_PARTS:
+            raise CorruptObject(key, f"it has more than {MAX_PARTS:,} parts")
         if isinstance(part, yaml.AliasEvent):
             raise CorruptObject(key, f"it has an alias, `*{part.anchor}`")
+        if getattr(part, "tag", None) is not None:
+            raise CorruptObject(key, f"it has a tag, `{part.tag[:100]}`")
+        if isinstance(part, yaml.ScalarEvent) and part.implicit[0] and len(part.value) > MAX_PLAIN:
+            raise CorruptObject(key, f"it has a text of {len(part.value):,} characters")
         depth += isinstance(part, yaml.CollectionStartEvent) - isinstance(part, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise CorruptObject(key, f"it is nested more than {MAX_DEPTH} levels deep")

@@ -50,11 +50,11 @@ def label_name(text: str) -> LabelName:
     return LabelName(_checked("label", text))
 
 
-def plain_text(kind: str, text: str) -> str:
+def plain_text(kind: str, text: str, most: int = MAX_TEXT) -> str:
     """Free text that can be stored, or BadUsage. A terminal with another encoding can give some that cannot."""
     try:
-        if (size := len(text.encode())) > MAX_TEXT:
-            raise BadUsage(f"the {kind} has {size:,} bytes; {MAX_TEXT:,} are enough")
+        if (size := len(text.encode())) > most:
+            raise BadUsage(f"the {kind} has {size:,} bytes; {most:,} are enough")
     except UnicodeEncodeError:
         raise BadUsage(f"the {kind} {text[:100]!r} is not UTF-8") from None
     return text
@@ -72,5 +72,5 @@ def id_at(seconds: float, payload: bytes) -> str:
 
 def _checked(kind: str, text: str) -> str:
     if not _LEGAL.fullmatch(text):
-        raise BadUsage(f"{text!r} is not a legal {kind}; {_RULE}")
+        raise BadUsage(f"{text[:120]!r} is not a legal {kind}; {_RULE}")
     return text

@@ -47,10 +47,13 @@ def target(settings: Settings) -> dict[str, Any]:
         raise BadUsage(f"Temporal's configuration cannot be used: {error}") from error
     stack = running_stack(settings.home)
     if stack is not None and not is_told_where(settings):
-        config = {"target_host": stack.address}
+        return _at(stack.address, settings)
     config.setdefault("target_host", "localhost:7233")
-    config["identity"] = f"{os.getpid()}@{settings.host}"
-    return config
+    return config | _at(config["target_host"], settings)
+
+
+def _at(address: str, settings: Settings) -> dict[str, Any]:
+    return {"target_host": address, "identity": f"{os.getpid()}@{settings.host}"}
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,10 @@ def is_told_where(settings: Settings) -> bool:
     return bool(settings.temporal.get("TEMPORAL_ADDRESS") or settings.temporal.get("TEMPORAL_PROFILE"))
 
 
-async def connect(settings: Settings, *, for_worker: bool = False) -> Client:
-    """A client of the server that these settings lead to. Metrics are served by workers only."""
-    config = target(settings) | {"interceptors": interceptors(settings)}
+async def connect(settings: Settings, *, for_worker: bool = False, address: str = "") -> Client:
+    """A client of the server that these settings lead to, or of the one at an address. Workers serve metrics."""
+    config = _at(address, settings) if address else target(settings)
+    config["interceptors"] = interceptors(settings)
     config["data_converter"] = converter(settings.encryption_key, for_worker=for_worker)
     config["runtime"] = runtime(settings.metrics if for_worker else "")
     try:

@@ -12,7 +12,7 @@ which have those of hosts.
 from __future__ import annotations
 
 import base64
-import binascii
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +24,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 
 from datamon.errors import BadUsage
+
+log = logging.getLogger(__name__)
 
 VARIABLE = "DATAMON_ENCRYPTION_KEY"
 ENCRYPTED = b"binary/encrypted"
@@ -73,6 +75,9 @@ class Encryption(PayloadCodec):
         if inside is None and self._strict:
             lacks = "has not the key to it" if self._ciphers else "is not set"
             raise BadUsage(f"what Temporal answers is encrypted, and {VARIABLE} {lacks}; set it as for the workers")
+        if inside is None:
+            name = payload.metadata.get("key", b"").decode(errors="replace")[:16]
+            log.warning("what was encrypted with key %s cannot be read; a message so sent is lost", name)
         return payload if inside is None else inside
 
 
@@ -93,7 +98,7 @@ def _cipher(key: str) -> tuple[bytes, Any]:
         raise BadUsage(f"{VARIABLE} is set; install the package with `pip install 'datamon[encryption]'`") from None
     try:
         whole = base64.b64decode(key, validate=True)
-    except binascii.Error:
+    except ValueError:
         whole = b""
     if len(whole) != KEY_BYTES:
         wanted = f"{KEY_BYTES} bytes in base64, as `openssl rand -base64 {KEY_BYTES}` gives"

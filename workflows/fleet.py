@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
 
 _Child = workflow.ChildWorkflowHandle[Any, SplitReport]
 _TERMINATED = "its workflow was terminated"
-_NEVER_RAN = 200  # descriptors in one message
+_NEVER_RAN = 50  # descriptors in one message, each with a path and a reason
 _PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # seconds between attempts to start a split whose run before is just ending
 
 
@@ -89,8 +89,9 @@ class Fleet:
             for split, add in dropped.items()
             for row in (record.splits[split],)
         ]
-        for start in range(0, len(never_ran), _NEVER_RAN):
-            some = never_ran[start : start + _NEVER_RAN]
+        size = _NEVER_RAN if len(never_ran) <= _NEVER_RAN or workflow.patched("smaller-messages") else 200
+        for start in range(0, len(never_ran), size):
+            some = never_ran[start : start + size]
             what = f"split.yaml of {len(some)} that never ran"
             await quickly(MetadataActivities.fail_splits, some, record.options, what)
 

@@ -22,7 +22,8 @@ from datamon import keys
 from datamon.errors import BadUsage, DatamonError, NotFound, NothingToCommit, WrongState
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
 from datamon.model import Contributor, Diamond, DiamondState, LeftOut, SplitState, TakenSplit, seconds_between
-from datamon.sources import is_remote, name_pattern
+from datamon.sources import is_remote
+from workflows.hearing import checks_messages
 from workflows.messages import (
     NOBODY,
     AddSplit,
@@ -40,6 +41,8 @@ from workflows.names import TASK_QUEUE, host_queue
 
 REFUSALS = 100  # refused adds and failed commits that are remembered, for the clients that sent them
 MAX_QUEUE = 300  # bytes of the name of a task queue, which has the host's in it; the server takes 1,000
+MAX_WEIGHT = 1_000_000  # bytes of text that a diamond remembers of its splits; packed, they must fit a payload
+REFUSED_WEIGHT = 200_000  # and of all that it has refused
 MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.3 MB; a payload ends at 2 MiB
 
 
@@ -65,6 +68,11 @@ class SplitRow:
     tag: str = ""
 
 
+def _weight(add: AddSplit) -> int:
+    """Bytes of text that somebody has chosen."""
+    return sum(len(text.encode()) for text in (add.path, add.queue, add.host, add.tag, add.files, add.name_filter))
+
+
 _rows = msgspec.json.Decoder(dict[SplitId, SplitRow])
 
 
@@ -74,6 +82,7 @@ class SplitIndex:
     def __init__(self) -> None:
         self.states: Counter[SplitState] = Counter()
         self.files = self.bytes = self.waiting = 0  # files and bytes of those that are done
+        self.weight = 0  # of the text in all rows
         self.ready: dict[SplitId, SplitRow] = {}  # to be started as soon as there is room
         self.open: dict[SplitId, SplitRow] = {}
         self.failed: dict[SplitId, SplitRow] = {}  # in the order they did
@@ -97,6 +106,7 @@ class SplitIndex:
     def _count(self, row: SplitRow, sign: int) -> None:
         self.states[row.state] += sign
         self.waiting += sign * (row.waiting is not None)
+        self.weight += sign * (len(row.reason) + (_weight(row.waiting) if row.waiting is not None else len(row.tag)))
         if row.state is SplitState.DONE:
             self.files += sign * row.files
             self.bytes += sign * row.bytes
@@ -187,14 +197,9 @@ class DiamondRecord:
 
     def _check_add(self, add: AddSplit, known: SplitRow | None) -> None:
         split_id(add.split)
-        if add.queue != TASK_QUEUE and not add.queue.startswith(host_queue("")):
-            raise BadUsage(f"{add.queue[:100]!r} is no task queue of datamon; leave `queue` out")
-        if len(add.queue.encode()) > MAX_QUEUE:
-            raise BadUsage(f"the `host` of an add has more than {MAX_QUEUE} bytes")
-        if add.name_filter:
-            name_pattern(add.name_filter)
-        if add.files and not keys.is_split_names(add.files, self.repo, self.diamond, add.split):
-            raise BadUsage("`files` is no key of a list of names; leave it out, and use `datamon diamond add --files`")
+        wrong = self._flaw(add)
+        if wrong and checks_messages():
+            raise BadUsage(wrong)
         if not add.path or add.queue == host_queue(""):
             raise BadUsage("an add needs a `path`, and the `host` it is on unless it is an s3:// URL")
         self.check_open("no split can be added any more")
@@ -205,6 +210,18 @@ class DiamondRecord:
             raise NotFound("split", add.split, "leave --split out to get an id, or choose one with --create")
         if known is not None and known.state is SplitState.DONE:
             raise WrongState("split", add.split, known.state, "it cannot run again; leave --split out to add a new one")
+
+    def _flaw(self, add: AddSplit) -> str:
+        """What only somebody who sends it by hand can have got wrong."""
+        if add.queue != TASK_QUEUE and not add.queue.startswith(host_queue("")):
+            return f"{add.queue[:100]!r} is no task queue of datamon; leave `queue` out"
+        if len(add.queue.encode()) > MAX_QUEUE:
+            return f"the `host` of an add has more than {MAX_QUEUE} bytes"
+        if add.files and not keys.is_split_names(add.files, self.repo, self.diamond, add.split):
+            return "`files` is no key of a list of names; leave it out, and use `datamon diamond add --files`"
+        if self.index.weight + _weight(add) > MAX_WEIGHT:
+            return f"paths, tags and filters of its splits come to more than {MAX_WEIGHT:,} bytes"
+        return ""
 
     def _accept(self, add: AddSplit, known: SplitRow | None, now: str) -> None:
         self.added += 1
@@ -225,6 +242,8 @@ class DiamondRecord:
         """Take note of how a split ended. What an older generation tells, or one of before a recovery, is ignored."""
         row = self.splits.get(report.split)
         if row is None or not row.open or (row.generation, self.epoch) != (report.generation, report.epoch):
+            return
+        if report.state is SplitState.RUNNING:  # no split says that of itself
             return
         with self.changing(report.split):
             row.open, row.stop = False, ""
@@ -253,7 +272,7 @@ class DiamondRecord:
         dropped = {split: row.waiting for split, row in self.in_line() if row.waiting is not None}
         for split in dropped:
             with self.changing(split) as row:
-                row.waiting, row.state, row.reason = None, SplitState.FAILED, why
+                row.waiting, row.state, row.reason = None, SplitState.FAILED, why[:REASON]
         return dropped
 
     # Taking up what the store says
@@ -311,7 +330,7 @@ class DiamondRecord:
 
     def check_enough(self, request: CommitRequest) -> None:
         """NothingToCommit, if fewer splits are done than it takes."""
-        needed = request.splits or 1
+        needed = max(1, request.splits or 1)
         done, running, failed = (self.count(s) for s in (SplitState.DONE, SplitState.RUNNING, SplitState.FAILED))
         if done < needed:
             raise NothingToCommit(self.diamond, done, running, failed, needed)
@@ -463,5 +482,9 @@ def _remember(table: dict[str, Refusal], key: str, refusal: Refusal) -> None:
     """Keep the newest few."""
     table.pop(key, None)
     table[key] = refusal
-    if len(table) > REFUSALS:
+    while len(table) > REFUSALS or (len(table) > 1 and sum(map(_size, table.values())) > REFUSED_WEIGHT):
         table.pop(next(iter(table)))
+
+
+def _size(refusal: Refusal) -> int:
+    return len(repr(refusal.args))

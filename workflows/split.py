@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.upload import UploadActivities, UploadReport, UploadSplit
     from activities.wire import from_wire, to_wire
     from datamon.errors import DatamonError, Failed
-    from datamon.ids import BundleId
+    from datamon.ids import MAX_TEXT, BundleId
     from datamon.model import Split, SplitState, instant
     from datamon.sources import Source
     from workflows.counting import count_split, count_upload
@@ -184,6 +184,8 @@ class SplitWorkflow:
             cause = Failed(self._stopped)
         else:
             cause = from_wire(error)
+        if len(str(cause)) > MAX_TEXT:  # it goes through Temporal several times
+            cause = Failed(readable(str(cause)))
         return SplitReport(
             self._order.add.split,
             self._order.generation,

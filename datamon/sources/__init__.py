@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 from datamon.errors import UnfitFile
 from datamon.sources.tree import Found, OnUnfit, Skips, Source, Tree, is_remote, is_within, name_pattern, sorted_names
@@ -15,7 +16,7 @@ __all__ = [
     "Skips",
     "Source",
     "Tree",
-    "check_allowed",
+    "allowed",
     "is_remote",
     "name_pattern",
     "open_tree",
@@ -23,17 +24,21 @@ __all__ = [
 ]
 
 
-def check_allowed(source: Source, folders: str) -> None:
-    """UnfitFile for a source that a worker does not upload from. `folders` has `:` between them; none means all."""
+def allowed(source: Source, folders: str) -> Source:
+    """The source, or UnfitFile if a worker does not upload from there. `folders` has `:` between; none means all."""
     if not folders:
-        return
+        return source
     if is_remote(source.path):
-        allowed = any(is_remote(one) and source.path.startswith(one.rstrip("/") + "/") for one in _listed(folders))
+        tops = [one.rstrip("/") for one in _listed(folders) if is_remote(one)]
+        found = replace(source)
     else:
-        real = os.path.realpath(source.path)
-        allowed = any(is_within(os.path.realpath(one), real) for one in _listed(folders) if not is_remote(one))
-    if not allowed:
+        tops = [os.path.realpath(one) for one in _listed(folders) if not is_remote(one)]
+        is_folder = os.path.isdir(source.path)  # the name of a single file is that of the link to it
+        found = replace(source, path=os.path.realpath(source.path), real=True) if is_folder else source
+    at = found.path.rstrip("/") if is_remote(found.path) else os.path.realpath(found.path)
+    if ".." in at.split("/") or not any(is_within(top, at) for top in tops):
         raise UnfitFile(source.path, f"the worker uploads only from {folders}")
+    return found
 
 
 def _listed(folders: str) -> list[str]:

@@ -21,8 +21,10 @@ class LocalTree(Tree):
 
     def read(self, found: Found, start: int, length: int) -> bytes:
         """See Tree."""
-        handle = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a pipe by now
         try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise SourceChanged(found.name)
             if not self._is_inside(handle):
                 raise UnfitFile(found.name, "it is a link that leads out of the source")
             data = os.pread(handle, length, start)
@@ -75,7 +77,10 @@ class LocalTree(Tree):
     def _top(self) -> str:
         """Where the source really is. Looked up once, however many names are listed."""
         self._about()
-        return os.path.realpath(self.source.path)
+        top = os.path.realpath(self.source.path)
+        if self.source.real and top != self.source.path:
+            raise UnfitFile(self.source.path, "a link was put in its place")
+        return top
 
     def _about(self) -> os.stat_result:
         try:

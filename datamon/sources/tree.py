@@ -13,19 +13,23 @@ from itertools import pairwise
 import msgspec
 from blake3 import blake3
 
-from datamon.errors import BadUsage, DatamonError, SourceMissing
+from datamon.errors import BadUsage, CorruptObject, DatamonError, SourceMissing
 from datamon.names import EVERYTHING, RESERVED, NameRange, flaw, is_below, order
 from datamon.stores import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What to upload. `files` is the key of a list of names in vmetadata, as `sorted_names` writes it."""
+    """What to upload. `files` is the key of a list of names in vmetadata, as `sorted_names` writes it.
+
+    Of a path that is `real`, no part may be a link, also not later: it was seen to lie where a worker may upload from.
+    """
 
     path: str
     skip_on_error: bool = False
     files: str = ""
     name_filter: str = ""
+    real: bool = False
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -104,11 +108,17 @@ class Tree(ABC):
 
     def _listed(self, names: NameRange, on_unfit: OnUnfit) -> Iterator[Found]:
         assert self._lists is not None
-        listed = self._lists.get(self.source.files).decode().split("\n")[:-1]
+        try:
+            listed = self._lists.get(self.source.files).decode().split("\n")[:-1]
+        except UnicodeDecodeError:
+            raise CorruptObject(self.source.files, "it is not UTF-8") from None
         for name in listed[bisect_left(listed, names.start, key=order) :]:
             if not names.holds(order(name)):
                 return
             if name.partition("/")[0] not in RESERVED and self._wants(name):
+                wrong = flaw(name)
+                if wrong is not None:
+                    raise CorruptObject(self.source.files, f"it has {name[:100]!r}, but {wrong}")
                 try:
                     yield from self._one(name, on_unfit)
                 except FileNotFoundError:
@@ -129,8 +139,8 @@ def name_pattern(text: str) -> re.Pattern[str]:
     """A filter of names, to be searched anywhere in them."""
     try:
         return re.compile(text)
-    except re.error as error:
-        raise BadUsage(f"--name-filter {text!r} is not a regular expression: {error}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BadUsage(f"--name-filter {text[:100]!r} is not a regular expression: {error}") from None
 
 
 def sorted_names(text: bytes) -> bytes:

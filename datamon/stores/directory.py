@@ -97,8 +97,9 @@ class DirectoryStore:
     def _listing(self, folder: str) -> list[tuple[str, bool]]:
         """Names and whether each is a folder, sorted as their keys are: a folder as if it ended in `/`."""
         try:
-            with os.scandir(self.root / folder) as found:
-                listing = [(item.name, item.is_dir()) for item in found if folder or item.name != _PRIVATE]
+            with os.scandir(self._path(folder)) as found:
+                inside = (item for item in found if folder or item.name != _PRIVATE)
+                listing = [(item.name, item.is_dir(follow_symlinks=False)) for item in inside]
         except FileNotFoundError:
             return []
         except NotADirectoryError as error:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -76,7 +75,7 @@ async def _serve_until(
     from worker.service import serving
     from workflows.names import queues_of
 
-    client = await connect(replace(settings, temporal={"TEMPORAL_ADDRESS": stack.address}), for_worker=True)
+    client = await connect(settings, for_worker=True, address=stack.address)
     async with serving(client, settings):
         await need_worker(client, *queues_of(settings.host), patience=START_SECONDS)
         if stop.is_set():

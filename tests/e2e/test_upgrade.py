@@ -42,6 +42,9 @@ def release(tmp_path):
     return command
 
 
+pytestmark = pytest.mark.timeout(300)
+
+
 def serve(command):
     """`datamon up` in the foreground, which is all of a stack in one process and what it starts."""
     process = command.popen("up")
@@ -74,6 +77,7 @@ def test_todays_code_finishes_what_the_release_before_opened(release, files, tmp
     wait = ("diamond", "commit", *opened[3], "--message", "waited", "--wait", "--splits", "2")
     waiting = [release.popen(*wait) for _ in range(2)]
     until(lambda: any(commit.poll() is not None for commit in waiting))  # so the other one was accepted
+    assert release.json("diamond", "get", *opened[2])["splits"]["running"] == 1
     stop(before)
     for commit in waiting:
         commit.kill()

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from tests.faults import disk
@@ -76,13 +77,14 @@ def run_farm(args, log, *, on_cluster=False):
     until = time.monotonic() + 60 * args.minutes
     work = iter([(seed, scenario) for seed in range(args.seed, args.seed + args.runs) for scenario in chosen])
     over = False
-    while not over:
+    while not over and time.monotonic() < until:
         folder = Path(tempfile.mkdtemp(prefix="datamon-torture-"))
         try:
             with farm(folder / "farm", on_cluster=on_cluster) as built:
                 over = asyncio.run(_go_through(built, work, until, log))
-        except Exception:  # noqa: BLE001 - it is written down
-            print(f"logs are kept in {folder}", file=sys.stderr, flush=True)
+        except Exception as error:  # noqa: BLE001 - it is written down, or did not even start
+            log.failed = max(1, log.failed)
+            print(f"{error!r}; logs are kept in {folder}", file=sys.stderr, flush=True)
         else:
             shutil.rmtree(folder)
 
@@ -114,7 +116,10 @@ def run_disk(args, log):
 def run_soak(args, log):
     """Work without faults, one diamond after another, and how much memory everything has meanwhile."""
     until = time.monotonic() + 60 * args.minutes
-    kinds = [Scenario("nothing, for an hour", nothing), Scenario("nothing, for an hour, and canceled", give_up)]
+    kinds = [
+        Scenario("nothing, diamond after diamond", nothing),
+        Scenario("nothing, but a cancel at any time", give_up, canceled=True),
+    ]
     with tempfile.TemporaryDirectory(prefix="datamon-soak-") as name, farm(Path(name) / "farm") as built:
 
         async def work():
@@ -122,7 +127,8 @@ def run_soak(args, log):
             chance, seed = random.Random(args.seed), args.seed
             async with await built.connect() as datamon:
                 while time.monotonic() < until:
-                    await one(built, datamon, chance.choices(kinds, [4, 1])[0], seed, log)
+                    with suppress(Exception):  # it is written down; the hour goes on
+                        await one(built, datamon, chance.choices(kinds, [4, 1])[0], seed, log)
                     seed += 1
                     await asyncio.sleep(PACE_SECONDS)
             sampling.cancel()
@@ -165,7 +171,8 @@ def run_all(args):
     running = [_started(what, seed, minutes, out) for what, seed, minutes in jobs]
     codes = [process.wait() for process in running]
     codes.append(_started("cluster", args.seed, min(CLUSTER_MINUTES, args.minutes), out).wait())
-    write_report(out, args.seed, args.minutes)
+    (out / "run.json").write_text(json.dumps({"seed": args.seed, "minutes": args.minutes}))
+    write_report(out)
     if any(codes):
         sys.exit("something failed: see FAILED above, with its seed")
 
@@ -190,7 +197,7 @@ def main():
         return
     Path(args.out).mkdir(parents=True, exist_ok=True)
     if args.what == "report":
-        write_report(Path(args.out), args.seed, args.minutes)
+        write_report(Path(args.out))
         return
     log = Log(Path(args.out) / f"{args.what}-{args.seed}.jsonl")
     if args.what in ("farm", "cluster"):

@@ -42,7 +42,8 @@ class Expected:
 
     `sources` has, by split, the contents that its files may have: more than one where a file was changed meanwhile, and
     None among them where it may be gone.
-    `state` is what Temporal says. `sure` names splits whose client was told that they are done.
+    `state` is what Temporal says, and `splits` what it says of each: its state and generation. `sure` names splits
+    whose client was told that they are done. `modes` and `order` are those that a client has asked for.
     """
 
     repo: str
@@ -52,6 +53,10 @@ class Expected:
     sure: frozenset[str] = frozenset()
     label: str = ""
     answered: str = ""  # the bundle that a client was told
+    splits: dict[str, tuple[str, int]] | None = None
+    modes: frozenset[str] = frozenset()
+    order: str = ""
+    conflicts: bool = False  # whether a commit was refused because there are some
 
 
 @dataclass(frozen=True)
@@ -81,9 +86,19 @@ def check(store: dict[str, bytes], expected: Expected) -> Verdict:
     }
     for split, found in splits.items():
         _check_split(store, f"{folder}splits/{split}/", found, expected, ended=diamond["state"] in ("done", "canceled"))
+    if expected.splits is not None:
+        published = {split: (found["state"], found["generation"]) for split, found in splits.items()}
+        _need(published == expected.splits, f"the store says {published}, Temporal {expected.splits}")
+    states = [found["state"] for found in splits.values()]
+    counted = {state: states.count(state) for state in ("running", "done", "failed")}
+    told = {state: diamond["splits"].get(state, 0) for state in counted}
+    _need(told == counted, f"diamond.yaml tells of {told}, there are {counted}")
     for split in expected.sure:
         _need(splits[split]["state"] == "done", f"{split} was done, and now is {splits[split]['state']}")
     bundles = _bundles_of(store, repo, expected.diamond)
+    made = {bundle["id"] for bundle in bundles}
+    _check_strays(store, repo, made, expected)
+    _need(not diamond.get("making"), f"diamond.yaml still makes {diamond.get('making')}")
     if diamond["state"] != "done":
         _need(not bundles, f"a diamond that is {diamond['state']} has the bundle {[b['id'] for b in bundles]}")
         _need(not expected.answered, f"a client was told of bundle {expected.answered}")
@@ -99,6 +114,17 @@ def check(store: dict[str, bytes], expected: Expected) -> Verdict:
     return Verdict("done", bundle["id"], bundle["files"], bundle["conflicts"] + bundle["checkpoints"], len(splits))
 
 
+def _check_strays(store, repo, made, expected):
+    """Nothing lies among the bundles and labels that no commit of this diamond has made."""
+    start = f"metadata/bundles/{repo}/"
+    for bundle in {key.removeprefix(start).split("/")[0] for key in store if key.startswith(start)} - made:
+        found = _yaml(store, f"{start}{bundle}/bundle.yaml")
+        _need(found.get("given_up"), f"there is a bundle {bundle} that nobody asked for")
+    start = f"vmetadata/labels/{repo}/"
+    labels = {key.removeprefix(start).split("/")[0] for key in store if key.startswith(start)}
+    _need(labels <= {expected.label}, f"there are labels {labels}, asked for was {expected.label!r}")
+
+
 def _check_split(store, folder, split, expected, *, ended):
     """A split that is done has lists of exactly what its source has, or had."""
     _need(not ended or split["state"] != "running", f"{folder} still runs")
@@ -109,7 +135,7 @@ def _check_split(store, folder, split, expected, *, ended):
     source = expected.sources[split["id"]]
     entries = _entries(store, f"{folder}bundle-files-", split["lists"], f"g{split['generation']}-")
     names = [entry["name"] for entry in entries]
-    _need(names == sorted(names, key=_order), f"{folder} is not in order")
+    _need(names == sorted(set(names), key=_order), f"{folder} is not in order, or has a name twice")
     missing = {name for name in set(source) - set(names) if None not in source[name]}
     _need(not missing, f"{folder} lacks {missing}")
     _need(set(names) <= set(source), f"{folder} has {set(names) - set(source)} that its source has not")
@@ -125,28 +151,33 @@ def _check_bundle(store, bundle, folder, splits, expected):
     origin = bundle["diamond"]
     taken = {one["id"]: one for one in origin["splits"]}
     done = {split for split, found in splits.items() if found["state"] == "done"}
+    left = {one["id"] for one in origin["left_out"]}
+    _need(left == set(splits) - done, f"left out were {sorted(left)}")
+    _need(not expected.order or origin["order"] == expected.order, f"the order is {origin['order']}")
+    _need(not expected.modes or origin["mode"] in expected.modes, f"the mode is {origin['mode']}")
     _need(set(taken) == done, f"taken were {sorted(taken)}, done are {sorted(done)}")
     _need(len(taken) == len(origin["splits"]), "a split was taken twice")
     versions = []
     for split, one in taken.items():
         found = splits[split]
         _need(found["generation"] == one["generation"], f"{split} was taken in generation {one['generation']}")
+        _need(found["position"] == one["position"], f"{split} was taken in position {one['position']}")
         for entry in _entries(store, f"{folder}splits/{split}/bundle-files-", found["lists"]):
             rank = one["position"] if origin["order"] == "added" else entry["timestamp"]
             versions.append((entry["name"], (rank, split), entry))
     winners, losers = _settled(versions)
     wanted = dict(winners)
     if origin["mode"] in _FOLDERS:
-        wanted |= {f"{_FOLDERS[origin['mode']]}/{split}/{name}": hash_ for name, split, hash_ in losers}
+        wanted |= {f"{_FOLDERS[origin['mode']]}/{split}/{name}": entry for name, split, entry in losers}
     key = f"metadata/bundles/{expected.repo}/{bundle['id']}/bundle-files-"
     entries = _entries(store, key, bundle["lists"])
     names = [entry["name"] for entry in entries]
     _need(len(set(names)) == len(names), "a name is in the bundle twice")
-    got = {entry["name"]: entry["hash"] for entry in entries}
-    _need(
-        got == wanted,
-        f"in the bundle, but not by the rules, or the other way: {sorted(set(got.items()) ^ set(wanted.items()))[:6]}",
-    )
+    got, wanted = ({name: _all_but_name(entry) for name, entry in some.items()} for some in (_by_name(entries), wanted))
+    differ = sorted(name for name in got.keys() | wanted.keys() if got.get(name) != wanted.get(name))
+    _need(not differ, f"in the bundle, but not by the rules, or the other way: {differ[:6]}")
+    won = [entry["name"] for entry in _entries(store, key, [i for i in bundle["lists"] if i["index"][0] != "c"])]
+    _need(won == sorted(won, key=_order), "the lists of the bundle do not follow each other")
     for entry in entries:
         _content(store, entry)
     listed = {f"{key}{info['index']}.yaml" for info in bundle["lists"]}
@@ -158,6 +189,7 @@ def _check_bundle(store, bundle, folder, splits, expected):
     told = 0 if origin["mode"] == "ignore-conflicts" else len(losers)
     _need(bundle["conflicts"] + bundle["checkpoints"] == told, f"bundle.yaml tells of other conflicts than {told}")
     _need(origin["mode"] != "no-conflicts" or not losers, "conflicts were forbidden, and there are some")
+    _need(losers or not expected.conflicts, "a commit was refused for conflicts, and there are none")
 
 
 def _settled(versions):
@@ -170,12 +202,20 @@ def _settled(versions):
     winners, losers = {}, []
     for name, held in by_name.items():
         rank, first = best[name]
-        losers += [(name, rank[1], entry["hash"]) for rank, entry in held if entry["hash"] != first["hash"]]
+        losers += [(name, other[1], entry) for other, entry in held if entry["hash"] != first["hash"]]
         if name in files and not files & set(_above(name)):
-            winners[name] = first["hash"]
+            winners[name] = first
         else:
-            losers.append((name, rank[1], first["hash"]))
+            losers.append((name, rank[1], first))
     return winners, losers
+
+
+def _by_name(entries):
+    return {entry["name"]: entry for entry in entries}
+
+
+def _all_but_name(entry):
+    return {field: value for field, value in entry.items() if field != "name"}
 
 
 def _below(name, best):

@@ -25,7 +25,7 @@ NAME = "the disk of the store is full, until somebody makes room or cancels"
 
 async def full_disk(life, chance: random.Random):
     """The disk runs full in the middle of uploads. Nothing ends as done that is not; with room, they go on."""
-    life.farm.fill(leave=chance.randrange(0, 3 << 20))
+    life.farm.fill(leave=chance.randrange(256 << 10, 3 << 20))
     adding = asyncio.ensure_future(life.add())
     await _told_why(life)
     if chance.random() < 0.3:
@@ -56,7 +56,7 @@ async def _last_failure(life, split):
     return " ".join(pending.last_failure.message for pending in told.raw_description.pending_activities)
 
 
-SCENARIO = Scenario(NAME, full_disk, remote=False, large=True)
+SCENARIO = Scenario(NAME, full_disk, remote=False, large=True, canceled=None)
 
 
 async def _run(folder, seed):

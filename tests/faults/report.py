@@ -14,9 +14,9 @@ _TEXT = Path(__file__).parent / "reliability.md"  # all but the tables
 _KINDS = {"worker": "a worker", "jvm": "its JVM", "tasks": "its Python tasks", "temporal": "Temporal"}
 
 
-def write_report(out, seed, minutes):
+def write_report(out):
     """Add up what was written down, keep that, and write the page and its chart."""
-    results = summed(out, seed, minutes)
+    results = summed(out, **json.loads((out / "run.json").read_text()))
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     (DOCS / "reliability.md").write_text(page(results))
     memory = [json.loads(line) for line in (out / "memory.jsonl").read_text().splitlines()]

@@ -395,7 +395,7 @@ def scenarios(outage_seconds) -> list[Scenario]:
         Scenario("kill -9 of a worker at every moment of one life", kill_everywhere, remote=True, label=True),
         Scenario("kill -9 of Temporal, twice, and a restart on its file", kill_temporal),
         Scenario("connections to Temporal are slow and break, for a minute", cut_temporal(60)),
-        Scenario("12 % of requests to the store fail, in nine ways", storm(0.12)),
+        Scenario("12 % of requests to the store fail, in eleven ways", storm(0.12)),
         Scenario("30 % of requests succeed, and the client sees an error", storm(0.3, LOST_ANSWERS)),
         Scenario(f"the store unreachable for {outage_seconds} s", outage(outage_seconds)),
         *(

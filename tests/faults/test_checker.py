@@ -51,6 +51,20 @@ def stray_list(store):
     return {key_of(store, "/bundle.yaml").replace("bundle.yaml", "bundle-files-00009-000.yaml"): b""}
 
 
+def another_bundle(store):
+    """One of another diamond."""
+    key = key_of(store, "/bundle.yaml")
+    bundle = yaml.safe_load(store[key])
+    other = bundle | {"id": "other", "diamond": bundle["diamond"] | {"id": "another"}}
+    return {key.replace(bundle["id"], "other"): yaml.safe_dump(other).encode()}
+
+
+def two_bundles(store):
+    key = key_of(store, "/bundle.yaml")
+    bundle = yaml.safe_load(store[key])
+    return {key.replace(bundle["id"], "other"): yaml.safe_dump(bundle | {"id": "other"}).encode()}
+
+
 TAMPERED = {
     "outside the layout": lambda store: {"blob/tmp123": b"x"},
     "wrong folder": lambda store: {"blob/packs/00/" + "1" * 64: b""},
@@ -58,14 +72,21 @@ TAMPERED = {
     "the store says": lambda store: with_yaml(store, "/diamond.yaml", state="canceled"),
     "still runs": lambda store: with_yaml(store, "/one/split.yaml", state="running"),
     "failed without a reason": lambda store: with_yaml(store, "/one/split.yaml", state="failed", reason=""),
-    "was done, and now": lambda store: with_yaml(store, "/one/split.yaml", state="failed", reason="r"),
+    "was done, and now": lambda store: (
+        with_yaml(store, "/one/split.yaml", state="failed", reason="r")
+        | with_yaml(store, "/diamond.yaml", splits={"done": 1, "failed": 1})
+    ),
     "is not": lambda store: with_yaml(store, "/diamond.yaml", bundle="other"),
     "counts its bytes wrong": lambda store: with_yaml(store, "/bundle.yaml", bytes=1),
     "counts its files wrong": lambda store: with_yaml(store, "/bundle.yaml", files=1),
     "other conflicts": lambda store: with_yaml(store, "/bundle.yaml", conflicts=0),
     "is missing": lambda store: {key_of(store, "bundle-files-c00000-000.yaml"): None},
     "another digest": lambda store: {key_of(store, "bundle-files-00000-000.yaml"): b"version: 2\n"},
-    "0 bundles": lambda store: {key_of(store, "/bundle.yaml"): None},
+    "that nobody asked for": another_bundle,
+    "2 bundles": two_bundles,
+    "still makes": lambda store: with_yaml(store, "/diamond.yaml", making="x"),
+    "tells of": lambda store: with_yaml(store, "/diamond.yaml", splits={"done": 1}),
+    "0 bundles": lambda store: {key: None for key in store if key.startswith("metadata/bundles/")},
     "label latest is at": lambda store: with_yaml(store, "/label.yaml", bundle="other"),
     "does not name": stray_list,
 }
@@ -86,12 +107,23 @@ def test_what_is_wrong(made, why):
         check(changed, expected)
 
 
+def test_a_canceled_diamond_with_a_bundle(made):
+    store, expected = made
+    changed = store | with_yaml(store, "/diamond.yaml", state="canceled")
+    with pytest.raises(Wrong, match="that is canceled has the bundle"):
+        check(changed, replace(expected, state="canceled", answered=""))
+
+
 def test_what_is_not_as_it_is_known_to_be(made):
     store, expected = made
     one = expected.sources["one"]
     for known, why in (
         (replace(expected, state="canceled"), "the store says done"),
         (replace(expected, answered="other"), "a client was told of other"),
+        (replace(expected, order="added"), "the order is uploaded"),
+        (replace(expected, modes=frozenset({"ignore-conflicts"})), "the mode is with-conflicts"),
+        (replace(expected, splits={"one": ("done", 1), "two": ("failed", 1)}), "Temporal"),
+        (replace(expected, label="other"), "labels"),
         (replace(expected, sources=expected.sources | {"one": one | {"more": {b""}}}), "lacks"),
         (replace(expected, sources=expected.sources | {"one": one | {"same": {b"other"}}}), "other bytes of 'same'"),
         (replace(expected, sources=expected.sources | {"one": {"same": {b"same"}}}), "that its source has not"),
@@ -103,8 +135,9 @@ def test_what_is_not_as_it_is_known_to_be(made):
     taken = origin["splits"]
     for change, why in (
         ({"splits": taken[:1]}, "taken were"),
+        ({"left_out": [{"id": "x", "state": "failed", "reason": "r"}]}, "left out were"),
         ({"splits": [one | {"generation": 7} for one in taken]}, "taken in generation 7"),
-        ({"order": "added", "splits": [one | {"position": -one["position"]} for one in taken]}, "by the rules"),
+        ({"splits": [one | {"position": 9} for one in taken]}, "in position 9"),
         ({"mode": "no-conflicts"}, "by the rules"),
     ):
         with pytest.raises(Wrong, match=why):

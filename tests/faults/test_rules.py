@@ -10,11 +10,11 @@ def version(name, split, rank, content):
 def test_of_equal_files_that_lose_against_a_folder_one_is_kept():
     """Found by `python -m tests.faults cluster --seed 106`."""
     versions = [version("x", "one", 1, "same"), version("x", "two", 2, "same"), version("x/y", "three", 3, "other")]
-    assert _settled(versions) == ({"x/y": "other"}, [("x", "two", "same")])
+    assert _settled(versions) == ({"x/y": {"hash": "other"}}, [("x", "two", {"hash": "same"})])
 
 
 def test_what_lies_deeper_is_not_overruled_by_a_file_that_lost():
     versions = [version("a", "one", 5, "1"), version("a/b", "two", 3, "2"), version("a/b/c", "three", 4, "3")]
     winners, losers = _settled([*versions, version("a/z", "four", 9, "4")])
-    assert winners == {"a/b/c": "3", "a/z": "4"}
-    assert sorted(losers) == [("a", "one", "1"), ("a/b", "two", "2")]
+    assert winners == {"a/b/c": {"hash": "3"}, "a/z": {"hash": "4"}}
+    assert losers == [("a", "one", {"hash": "1"}), ("a/b", "two", {"hash": "2"})]

@@ -184,6 +184,8 @@ class Life:
             if time.monotonic() > deadline:
                 raise Wrong(f"the diamond is {status.state} after {PATIENCE} s: {status}")
             if status.state is DiamondState.INITIALIZED and not status.committing:
+                if self.canceled:
+                    raise Wrong("a cancel that was answered has had no effect")
                 await self.commit()
             await asyncio.sleep(0.2)
 
@@ -200,11 +202,15 @@ class Life:
             frozenset(self.sure),
             self.work.label if state is DiamondState.DONE else "",
             self.answered,
+            {one.split: (str(one.state), one.generation) for one in await self._asked(self.diamond.splits)},
+            frozenset({str(self.work.mode), str(ConflictMode.KEEP)} if self.refused else {str(self.work.mode)}),
+            str(self.work.order),
+            any(isinstance(error, ConflictsForbidden) for error in self.refused),
         )
         store = await asyncio.to_thread(self.farm.read)
         verdict = check(store, expected)
-        if not self.canceled and verdict.state != "done":
-            raise Wrong(f"the diamond ended as {verdict.state}, though nobody canceled it")
+        if verdict.state != ("canceled" if self.canceled else "done"):
+            raise Wrong(f"the diamond ended as {verdict.state}, and was {'' if self.canceled else 'not '}canceled")
         await self._ask_once_more()
         if await asyncio.to_thread(self.farm.read) != store:
             raise Wrong("asking once more has changed the store")

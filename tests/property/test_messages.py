@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from datamon.errors import DatamonError
 from datamon.model import Contributor
 from workflows.details import describe
-from workflows.hearing import brief, check_text, heard, readable
+from workflows.hearing import brief, check_values, heard, readable
 from workflows.messages import AddSplit, CancelRequest, CommitRequest, SplitReport
 from workflows.record import DiamondRecord
 
@@ -75,4 +75,4 @@ def test_whatever_is_said(adds, commit, report, cancel):
 def test_text_that_can_be_carried(words):
     assert len(readable(words).encode()) <= 4_096
     assert len(brief(words).encode()) <= 400
-    check_text(CancelRequest(reason=readable(words)))
+    check_values(CancelRequest(reason=readable(words)))

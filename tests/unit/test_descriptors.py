@@ -68,7 +68,7 @@ def test_a_diamond_keeps_its_counts():
         (REPO_YAML.replace(b"description: Daily weather", b"description: 3"), r"\$\.description"),
         (b"just text", "not a mapping"),
         (b"a: [", "not YAML"),
-        (b"!!python/object/apply:os.system ['true']", "not YAML"),
+        (b"!!python/object/apply:os.system ['true']", "a tag"),
         (b"\xff\xfe\xff", "not YAML"),
     ],
 )

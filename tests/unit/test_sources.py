@@ -7,7 +7,7 @@ import pytest
 from datamon.errors import BadUsage, SourceChanged, SourceMissing, SourceUnreadable, UnfitFile
 from datamon.names import NameRange, order
 from datamon.plan import make_plan
-from datamon.sources import Source, check_allowed, open_tree, sorted_names
+from datamon.sources import Source, allowed, open_tree, sorted_names
 from datamon.stores import open_context, open_store
 
 FILES = ["a/1", "a/2/x", "a-b", "b.txt", "b/1", "c/é", "part/1", "part/3", "part-1/0", "part-1/1", "part-2/x"]
@@ -222,7 +222,7 @@ def test_names_that_look_alike_stay_apart(tmp_path, context):
 
 
 @pytest.mark.parametrize(
-    ("path", "folders", "allowed"),
+    ("path", "folders", "may"),
     [
         ("{0}/data/x", "", True),
         ("{0}/data/x", "{0}/data", True),
@@ -233,16 +233,44 @@ def test_names_that_look_alike_stay_apart(tmp_path, context):
         ("/etc", "{0}/data", False),
         ("s3://bucket/in/x", "{0}/data", False),
         ("s3://bucket/in/x", "{0}/data:s3://bucket/in", True),
+        ("s3://bucket/in", "s3://bucket/in/", True),
+        ("s3://bucket/in/", "s3://bucket", True),
+        ("s3://bucket/in/../x", "s3://bucket/in", False),
         ("s3://bucket/inner/x", "s3://bucket/in", False),
         ("{0}/data", "s3://bucket/in", False),
     ],
 )
-def test_a_worker_uploads_only_from_where_it_may(tmp_path, path, folders, allowed):
+def test_a_worker_uploads_only_from_where_it_may(tmp_path, path, folders, may):
     (tmp_path / "data" / "x").mkdir(parents=True)
     (tmp_path / "data" / "link").symlink_to("/etc")
     source = Source(path.format(tmp_path))
-    if allowed:
-        check_allowed(source, folders.format(tmp_path))
+    if may:
+        assert allowed(source, folders.format(tmp_path)).files == source.files
     else:
         with pytest.raises(UnfitFile, match="the worker uploads only from"):
-            check_allowed(source, folders.format(tmp_path))
+            allowed(source, folders.format(tmp_path))
+
+
+def test_where_it_may_cannot_be_swapped_later(tmp_path):
+    for folder in ("data/in", "secret"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "f").write_text("same size")
+        os.utime(tmp_path / folder / "f", ns=(0, 0))
+    source = allowed(Source(str(tmp_path / "data" / "in")), str(tmp_path / "data"))
+    [found] = open_tree(source).walk()
+    (tmp_path / "data" / "in").rename(tmp_path / "gone")
+    (tmp_path / "data" / "in").symlink_to(tmp_path / "secret")
+    tree = open_tree(source)
+    for use in (lambda: list(tree.walk()), lambda: tree.read(found, 0, found.size)):
+        with pytest.raises(UnfitFile, match="a link was put in its place"):
+            use()
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    (tmp_path / "f").write_text("x")
+    tree = open_tree(Source(str(tmp_path)))
+    [found] = tree.walk()
+    (tmp_path / "f").unlink()
+    os.mkfifo(tmp_path / "f")
+    with pytest.raises(SourceChanged, match="'f' changed"):
+        tree.read(found, 0, found.size)

@@ -130,13 +130,28 @@ def test_a_directory_store_leaves_no_temporary_files(tmp_path):
     assert list(store.keys()) == ["k"]
 
 
+def list_below(store):
+    return lambda key: list(store.keys(f"{key}/"))
+
+
+def test_a_link_in_a_store_is_no_folder(tmp_path):
+    """What is listed below a folder is deleted by the janitor."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("x")
+    store = DirectoryStore(tmp_path / "store")
+    store.create("a/b", b"")
+    (tmp_path / "store" / "a" / "link").symlink_to(tmp_path / "out")
+    assert list(store.keys("a/")) == ["a/b", "a/link"]
+    assert list(store.folders("a/")) == []
+
+
 @pytest.mark.parametrize("key", ["../x", "/etc/passwd", "a/../../x", "..", "a/..", "a\0b"])
 def test_no_key_leads_out_of_a_directory(tmp_path, key):
     """Parts of keys come from descriptors, and whoever wrote those may mean harm."""
     (tmp_path / "x").write_text("not for you")
     store = DirectoryStore(tmp_path / "store")
     store.create("a/b", b"")
-    for use in (store.get, store.exists, store.delete, lambda key: store.create(key, b"")):
+    for use in (store.get, store.exists, store.delete, lambda key: store.create(key, b""), list_below(store)):
         with pytest.raises(CorruptObject, match="leads out of the store"):
             use(key)
     assert (tmp_path / "x").read_text() == "not for you"

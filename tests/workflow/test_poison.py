@@ -9,7 +9,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.common import RawValue
 
 from datamon.errors import SplitFailed
-from tests.workflow.helpers import add_started
+from tests.workflow.helpers import add_started, until
+from tests.workflow.server import private_server
+from workflows.messages import Options
 
 LONG = "x" * 5_000
 PATH = {"path": "/p", "host": "nobody"}
@@ -43,6 +45,9 @@ POISON = {
         [[PATH | {"queue": "/_sys/x"}]],
         [[PATH | {"request": LONG}]],
         [[PATH | {"name_filter": "("}]],
+        [[PATH | {"name_filter": "a{99999999999999999999}"}]],
+        [[PATH | {"name_filter": "(" * 1500 + ")" * 1500}]],
+        [[PATH | {"name_filter": "(?i)" + "[\x00-\uffff]" * 580}]],
         [[PATH | {"files": "../../../etc/passwd"}]],
         [[PATH | {"skip_on_error": "yes"}]],
         [[{"path": "\udc80", "host": "nobody"}]],
@@ -65,6 +70,7 @@ POISON = {
         [{"message": "m", "mode": "all"}],
         [{"message": "m", "order": 5}],
         [{"message": "m", "splits": "many"}],
+        [{"message": "m", "splits": -1}],
         [{"message": "m", "label": "../x"}],
         [{"message": "m", "request": LONG}],
         [{"message": "m"}, {"message": "m"}],
@@ -76,6 +82,8 @@ POISON = {
         [{"split": "x"}],
         [{"split": 5, "generation": "1", "state": "done"}],
         [{"split": "x", "generation": 1, "state": "gone"}],
+        [{"split": "x", "generation": 1, "state": "done", "files": 10**4200}],
+        [{"split": "x", "generation": 1, "state": "done", "reason": "x" * 100_000}],
         [{"split": "x", "generation": 1, "state": "done"}, 5],
     ],
     "cancel": [
@@ -98,8 +106,8 @@ async def failed_tasks(handle):
 async def is_well(diamond):
     """Whether it has heard all, and none of its tasks failed."""
     with suppress(TimeoutError):
-        return (await asyncio.wait_for(diamond.status(), 10)).state == "initialized"
-    print(await failed_tasks(diamond.handle))
+        status = await asyncio.wait_for(diamond.status(), 10)
+        return status.state == "initialized" and await failed_tasks(diamond.handle) == []
     return False
 
 
@@ -126,7 +134,8 @@ async def test_no_message_stops_a_split(diamond):
         if words in (["a", "b"],) or isinstance(words[:1] and words[0], RawValue):  # not understood: it goes on
             assert await handle.query("state") == "running"
             await handle.signal("stop", "enough")
-        assert "told to stop" in (why := await failure_of(diamond, split)) or why in {"enough", "?"} or why in LONG
+        why = await failure_of(diamond, split)
+        assert "told to stop" in why or why in {"enough", "?"} or (why and why in LONG)
         assert await failed_tasks(handle) == []
 
 
@@ -134,3 +143,30 @@ async def failure_of(diamond, split):
     with pytest.raises(SplitFailed):
         await diamond.split(split).result()
     return (await diamond.split_status(split)).reason
+
+
+async def test_a_diamond_that_was_told_too_much_goes_on(tmp_path, spark):
+    """Each message is small enough, and all of them together are not: what is carried into the next run is bounded."""
+    async with private_server(tmp_path, spark, events=600) as datamon:
+        diamond = await datamon.diamonds.initialize("r", options=Options(window=1, quiet_seconds=1, stop_seconds=2))
+        for number in range(250):
+            bad = {"path": "/" + "\x01" * 4000, "host": "nobody", "split": "\x01" * 90}
+            await diamond.handle.signal("add", [bad, bad])
+            long = {"path": f"/{number}" + "\u0436" * 2000, "host": "nobody", "split": f"s{number}"}
+            await diamond.handle.signal("add", [long])
+            await diamond.handle.signal("commit", {"message": "m", "label": "\x01" * 4000, "request": f"{number}"})
+        await until(lambda: has_continued(diamond))
+        status = await diamond.status()
+        assert status.splits["running"] > 200
+        assert status.splits["running"] < 251, "more than a diamond can carry is refused"
+        await diamond.cancel("\u0436" * 2000)
+        assert (await diamond.described()).state == "canceled"
+
+
+async def has_continued(diamond):
+    described = await diamond.handle.describe()
+    return described.run_id != (await first_run(diamond))
+
+
+async def first_run(diamond):
+    return (await diamond.handle.describe()).raw_description.workflow_execution_info.first_run_id
