@@ -242,7 +242,7 @@ async def test_a_failed_split_runs_again_under_its_id(datamon, diamond, files, t
 
 
 async def test_a_running_split_added_again_is_stopped_and_the_new_run_counts(datamon, diamond, files):
-    split = await add_unending(diamond)
+    split = await add_started(diamond)
     again = await diamond.add(files("p", {"a": "1"}), SplitOptions(id=split))
     assert (await again.result()).generation == 2
     assert splits(datamon, diamond)[split].state is SplitState.DONE
