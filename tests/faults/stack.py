@@ -282,6 +282,7 @@ def cottage(folder, disk_bytes):
 
 
 def _restore(before):
+    _client.cache_clear()
     for name, value in before.items():
         if value is None:
             os.environ.pop(name, None)
