@@ -75,11 +75,6 @@ def test_without_the_key(sealed, another):
     assert sealed.json("diamond", "get", *where)["state"] == "initialized"
 
 
-def test_a_worker_without_the_key(stack, repo):
-    said = with_another_key(stack, key()).refused("diamond", "initialize", "--repo", repo, exit_code=1)
-    assert "DATAMON_ENCRYPTION_KEY the same" in said
-
-
 @pytest.mark.parametrize("bad", ["short", "not base64!", base64.b64encode(b"x" * 16).decode()])
 def test_a_key_that_is_none(sealed, bad):
     said = with_another_key(sealed, bad).refused("diamond", "initialize", "--repo", "r", exit_code=2)

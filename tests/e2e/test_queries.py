@@ -61,8 +61,5 @@ async def test_a_query_that_outlives_its_worker_leads_no_workflow_astray(server,
     await diamond.handle.signal(DiamondWorkflow.add, add("second"))
     await until(lambda: is_started(diamond, "s"))
     kill(worker)
-    worker = started(command)
-    await diamond.cancel("enough")
-    kill(worker)
     history = await diamond.handle.fetch_history()
     await Replayer(workflows=WORKFLOWS, interceptors=[HearSafely()]).replay_workflow(history)

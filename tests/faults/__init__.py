@@ -8,5 +8,5 @@
     scenarios.py  the faults, each a few lines
     __main__.py   `make torture`: all of them, again and again, with other seeds; and the table in docs/reliability.md
 
-`make test` runs every scenario once, with one seed.
+`make test` runs every kind of fault once, with one seed.
 """

@@ -76,19 +76,23 @@ def kill_at(moment, *, done):
     return scenario
 
 
-async def kill_everywhere(life: Life, chance: random.Random):
-    """One life in which a worker is killed at every moment there is."""
-    farm, (first, *others) = life.farm, MOMENTS
-    holds = _holds(farm, MOMENTS[first], done=chance.random() < 0.5)
-    living = asyncio.ensure_future(life.live())
-    for name, following in zip(MOMENTS, [*others, None], strict=True):
-        index = await _first_reached(holds, living)
-        await _look_at(life, name)()
-        await asyncio.to_thread(farm.workers[index].kill, whole=chance.random() < 0.5)
-        passed, holds = holds, _holds(farm, MOMENTS[following], done=chance.random() < 0.5) if following else []
-        _end(farm, passed, killed=index)  # only now, so that the next moment cannot be missed
-        await asyncio.to_thread(farm.workers[index].start)
-    await living
+def kill_at_all(moments=tuple(MOMENTS)):
+    """One life in which a worker is killed at each of these moments."""
+
+    async def scenario(life: Life, chance: random.Random):
+        farm = life.farm
+        holds = _holds(farm, MOMENTS[moments[0]], done=chance.random() < 0.5)
+        living = asyncio.ensure_future(life.live())
+        for name, following in zip(moments, [*moments[1:], None], strict=True):
+            index = await _first_reached(holds, living)
+            await _look_at(life, name)()
+            await asyncio.to_thread(farm.workers[index].kill, whole=chance.random() < 0.5)
+            passed, holds = holds, _holds(farm, MOMENTS[following], done=chance.random() < 0.5) if following else []
+            _end(farm, passed, killed=index)  # only now, so that the next moment cannot be missed
+            await asyncio.to_thread(farm.workers[index].start)
+        await living
+
+    return scenario
 
 
 def kill_in_cancel(moment, *, done):
@@ -392,7 +396,7 @@ def scenarios(outage_seconds) -> list[Scenario]:
     return [
         Scenario("nothing", nothing),
         *_kills(),
-        Scenario("kill -9 of a worker at every moment of one life", kill_everywhere, remote=True, label=True),
+        Scenario("kill -9 of a worker at every moment of one life", kill_at_all(), remote=True, label=True),
         Scenario("kill -9 of Temporal, twice, and a restart on its file", kill_temporal),
         Scenario("connections to Temporal are slow and break, for a minute", cut_temporal(60)),
         Scenario("12 % of requests to the store fail, in eleven ways", storm(0.12)),

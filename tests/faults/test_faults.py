@@ -5,11 +5,10 @@ import pytest
 from datamon.model import Order
 from tests.faults import disk
 from tests.faults.scenarios import (
-    LOST_ANSWERS,
     Scenario,
     change_source,
     cut_temporal,
-    kill_everywhere,
+    kill_at_all,
     kill_in_cancel,
     kill_temporal,
     one_run,
@@ -23,13 +22,13 @@ from tests.faults.stack import farm
 pytestmark = pytest.mark.timeout(400)
 
 SEED = 7
+KILLS = ("the plan", "an upload", "split.yaml with its lists", "the merge", "bundle.yaml", "the label")
 ONCE = [
-    Scenario("kill -9 of a worker at every moment of one life", kill_everywhere, remote=True, label=True),
+    Scenario("kill -9 of a worker, again and again", kill_at_all(KILLS), remote=True, label=True),
     Scenario("kill -9 of a worker in a cancel", kill_in_cancel("split.yaml: failed", done=False), canceled=True),
     Scenario("kill -9 of Temporal", kill_temporal),
     Scenario("slow and breaking connections to Temporal", cut_temporal(5)),
-    Scenario("failing requests", storm(0.08)),
-    Scenario("lost answers", storm(0.15, LOST_ANSWERS)),
+    Scenario("failing requests and lost answers", storm(0.08)),
     Scenario("no store", outage(5)),
     Scenario("a zombie", zombie("bundle.yaml")),
     Scenario("a source file changes", change_source("changes"), remote=False, large=True, may_fail=1),

@@ -1,7 +1,6 @@
 """Whatever is said to a diamond: it is taken or refused, and what is remembered can be carried on."""
 
-import json
-
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +64,7 @@ def test_whatever_is_said(adds, commit, report, cancel):
         record.report(told, NOW)
     record.cancel = hear(CancelRequest, cancel)
     describe(record).encode()
-    json.dumps([record.split(split).__dict__ for split in record.splits], default=vars).encode()
+    msgspec.json.encode([record.split(split) for split in record.splits])
     packed = record.pack()
     again = DiamondRecord(record.repo, record.diamond, record.contributor, packed=packed.packed)
     assert again.splits == record.splits
