@@ -31,7 +31,7 @@ def as_an_ordinary_user():
 
 def pytest_collection_modifyitems(items):
     """What takes longest comes first, so that nobody waits for it in the end."""
-    longest = ("test_faults.py", "test_many.py")
+    longest = ("test_content.py", "test_faults.py", "test_many.py", "test_cluster.py", "test_stack.py", "test_upgrade.py")
     items.sort(key=lambda item: longest.index(item.path.name) if item.path.name in longest else len(longest))
 
 

@@ -22,7 +22,7 @@ from tests.faults.stack import farm
 pytestmark = pytest.mark.timeout(400)
 
 SEED = 7
-KILLS = ("the plan", "an upload", "split.yaml with its lists", "the merge", "bundle.yaml", "the label")
+KILLS = ("the plan", "an upload", "the merge", "bundle.yaml", "the label")
 ONCE = [
     Scenario("kill -9 of a worker, again and again", kill_at_all(KILLS), remote=True, label=True),
     Scenario("kill -9 of a worker in a cancel", kill_in_cancel("split.yaml: failed", done=False), canceled=True),

@@ -22,10 +22,10 @@ async def test_more_than_a_thousand_splits(tmp_path, spark, files):
     empty = files("empty", {})
     async with private_server(tmp_path, spark, EVENTS, UnsandboxedWorkflowRunner()) as datamon:
         diamond = await datamon.diamonds.initialize("r", options=Options(window=WINDOW))
-        commit = asyncio.ensure_future(diamond.commit("m", wait=True, splits=1_200))
-        splits = [split for _ in range(3) for split in await diamond.add_all([empty] * 390)]
+        commit = asyncio.ensure_future(diamond.commit("m", wait=True, splits=1_020))
+        splits = [split for _ in range(3) for split in await diamond.add_all([empty] * 330)]
         splits += [await diamond.add(empty) for _ in range(30)]
-        waiting = asyncio.gather(*(split.result() for split in splits[::12]))  # as a program would: all at once
+        waiting = asyncio.gather(*(split.result() for split in splits[::10]))  # as a program would: all at once
         ids = {split.id for split in splits}
         at_once = 0
         while not commit.done():
@@ -34,21 +34,21 @@ async def test_more_than_a_thousand_splits(tmp_path, spark, files):
             await asyncio.wait([commit], timeout=1)
         answer = await commit
         assert answer.left_out == []
-        assert len(await waiting) == 100
+        assert len(await waiting) == 102
         [made] = bundles(datamon, diamond)
         assert {split.id for split in made.diamond.splits} == ids
-        assert [split.position for split in made.diamond.splits] == list(range(1, 1_201))
+        assert [split.position for split in made.diamond.splits] == list(range(1, 1_021))
         assert {split.generation for split in made.diamond.splits} == {1}
-        assert len(list(catalog.splits(datamon.context, "r", diamond.id))) == 1_200
+        assert len(list(catalog.splits(datamon.context, "r", diamond.id))) == 1_020
         assert 1 < at_once <= WINDOW
         runs = [run async for run in datamon.client.list_workflows(f"WorkflowId = '{diamond.handle.id}'")]
         assert len(runs) > 4
 
         async def all_seen():  # the list of workflows follows with some delay
-            return (await datamon.client.count_workflows("DatamonKind = 'split'")).count >= 1_200
+            return (await datamon.client.count_workflows("DatamonKind = 'split'")).count >= 1_020
 
         await until(all_seen)
-        assert (await datamon.client.count_workflows("DatamonKind = 'split'")).count == 1_200, "none ran twice"
+        assert (await datamon.client.count_workflows("DatamonKind = 'split'")).count == 1_020, "none ran twice"
 
 
 async def test_a_diamond_left_alone_for_months_still_commits(tmp_path, spark, files):
