@@ -20,6 +20,7 @@ from worker.spark import SparkRuntime
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
 BIN = Path(sys.executable).parent
+LONGEST = ("test_content", "test_faults", "test_many", "test_cluster", "test_stack", "test_upgrade")
 
 
 def as_an_ordinary_user():
@@ -31,8 +32,7 @@ def as_an_ordinary_user():
 
 def pytest_collection_modifyitems(items):
     """What takes longest comes first, so that nobody waits for it in the end."""
-    longest = ("test_content.py", "test_faults.py", "test_many.py", "test_cluster.py", "test_stack.py", "test_upgrade.py")
-    items.sort(key=lambda item: longest.index(item.path.name) if item.path.name in longest else len(longest))
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @dataclass
