@@ -30,7 +30,7 @@ def allowed(source: Source, folders: str) -> Source:
         return source
     if is_remote(source.path):
         tops = [one.rstrip("/") for one in _listed(folders) if is_remote(one)]
-        found = replace(source)
+        found = source
     else:
         tops = [os.path.realpath(one) for one in _listed(folders) if not is_remote(one)]
         is_folder = os.path.isdir(source.path)  # the name of a single file is that of the link to it

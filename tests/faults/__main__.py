@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.faults import disk
 from tests.faults.report import write_report
-from tests.faults.scenarios import Scenario, cluster_scenarios, give_up, nothing, one_run, scenarios
+from tests.faults.scenarios import Scenario, cluster_scenarios, give_up, hits, nothing, one_run, scenarios
 from tests.faults.stack import farm
 
 OUTAGE_SECONDS = 60
@@ -56,18 +56,14 @@ class Log:
 
 async def one(built, datamon, scenario, seed, log):
     """One run, written down."""
-    started, before = time.monotonic(), _faults(built)
+    started, before = time.monotonic(), hits(built)
     try:
         verdict, refused = await one_run(built, datamon, scenario, seed)
     except Exception:
         traceback.print_exc()
         log.run(scenario.name, seed, time.monotonic() - started)
         raise
-    log.run(scenario.name, seed, time.monotonic() - started, verdict, len(refused), _faults(built) - before)
-
-
-def _faults(built):
-    return sum(sum(worker.s3.faults.values()) + worker.temporal.resets for worker in built.workers)
+    log.run(scenario.name, seed, time.monotonic() - started, verdict, len(refused), hits(built) - before)
 
 
 def run_farm(args, log, *, on_cluster=False):

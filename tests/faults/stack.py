@@ -116,7 +116,20 @@ class FarmWorker:
         return found
 
 
-class Farm:
+class _Place:
+    """Where a client finds what is served."""
+
+    client: Command
+
+    @property
+    def settings(self) -> Settings:
+        return self.client.settings()
+
+    async def connect(self):
+        return await Datamon.connect(self.settings)
+
+
+class Farm(_Place):
     """Temporal, SeaweedFS, and two workers of one host, each behind proxies of its own."""
 
     cluster = None
@@ -139,13 +152,6 @@ class Farm:
     def extra_worker(self, name, environment):
         """One more worker, which is not yet started."""
         return self._worker(name, self._parts, self._shared | environment)
-
-    @property
-    def settings(self) -> Settings:
-        return self.client.settings()
-
-    async def connect(self):
-        return await Datamon.connect(self.settings)
 
     def prefix(self, part):
         return f"{self.place.removeprefix(f's3://{BUCKET}/')}/{part}/"
@@ -220,7 +226,7 @@ def running_temporal(folder):
         temporal.kill()
 
 
-class Cottage:
+class Cottage(_Place):
     """Temporal and one worker, on a small disk that has the store. What fills it lies beside the store."""
 
     def __init__(self, folder, temporal):
@@ -234,13 +240,6 @@ class Cottage:
         }
         self.client = Command(folder / "client", environment)
         self.workers = [FarmWorker(folder / "one", environment)]
-
-    @property
-    def settings(self) -> Settings:
-        return self.client.settings()
-
-    async def connect(self):
-        return await Datamon.connect(self.settings)
 
     def fill(self, leave):
         """Leave so many bytes of the disk free."""
