@@ -59,6 +59,7 @@ from workflows.split import SplitWorkflow
 if TYPE_CHECKING:
     from starter.client import Datamon
 
+_OVERTAKEN = "it was added again"
 _LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
 
 
@@ -257,6 +258,8 @@ class Diamond:
             return Split(self._datamon, self, add.split, add.request)
         if status.refused is not None and status.refused.request == add.request:
             raise status.refused.error()
+        if status.known:  # another add under its id came after this one
+            raise SplitFailed(add.split, _OVERTAKEN)
         raise Failed(f"diamond {self.id} did not take split {add.split}; add it again")
 
     def split(self, split: str) -> Split:
@@ -453,7 +456,7 @@ class Split:
             if not status.known:
                 raise NotFound("split", self.id)
             if self._request is not None and status.request not in ("", self._request):
-                raise SplitFailed(self.id, "it was added again")
+                raise SplitFailed(self.id, _OVERTAKEN)
             if status.started:
                 return
             if status.state is SplitState.FAILED:

@@ -37,11 +37,14 @@ class S3Tree(Tree):
     def read(self, found: Found, start: int, length: int) -> bytes:
         """See Tree."""
         try:
-            return self._bucket.get_if(found.path.removeprefix(f"{self._bucket.url}/"), found.tag, start, length)
+            data = self._bucket.get_if(found.path.removeprefix(f"{self._bucket.url}/"), found.tag, start, length)
         except (NotFound, ObjectChanged):
             raise SourceChanged(found.name) from None
         except StoreRefused as error:
             raise SourceUnreadable(found.path, error.why) from error
+        if len(data) != length:
+            raise SourceChanged(found.name)
+        return data
 
     def reserved(self) -> list[str]:
         """See Tree."""

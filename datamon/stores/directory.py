@@ -2,7 +2,8 @@
 
 A write is durable and atomic: temporary file, fsync, then `link` (fails where the name is taken) or `rename`
 (replaces), then fsync of the folder. POSIX has no compare-and-rename, so `replace` holds a lock on a file of
-the root while it compares; the kernel drops the lock with the process, whatever way that ends.
+the root while it compares; the kernel drops the lock with the process, whatever way that ends. The temporary file of
+a writer that was killed stays; whoever writes a day later takes it away.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +24,8 @@ from datamon.errors import AlreadyExists, CorruptObject, NotFound, ObjectChanged
 from datamon.stores.protocol import Versioned
 
 _PRIVATE = ".datamon-store"  # temporary files and the lock; no key starts with it
+_TEMPORARY = re.compile("[0-9a-f]{32}")
+_FORGOTTEN_SECONDS = 24 * 3600  # no write takes that long, so a temporary file that old is nobody's
 
 
 class DirectoryStore:
@@ -31,6 +36,7 @@ class DirectoryStore:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).absolute()
         self.url = str(self.root)
+        self._is_swept = False
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """See ObjectStore."""
@@ -140,6 +146,7 @@ class DirectoryStore:
     def _temporary(self, body: bytes) -> Iterator[Path]:
         path = self.root / _PRIVATE / uuid4().hex
         _make_folders(path.parent)
+        self._sweep()
         try:
             with path.open("xb") as file:
                 file.write(body)
@@ -149,6 +156,18 @@ class DirectoryStore:
         finally:
             with suppress(FileNotFoundError):  # renamed
                 path.unlink()
+
+    def _sweep(self) -> None:
+        """Before its first write, remove what writers that were killed have left."""
+        if self._is_swept:
+            return
+        self._is_swept = True
+        with os.scandir(self.root / _PRIVATE) as found:
+            for item in found:
+                with suppress(OSError):  # it is gone already, or another user's
+                    age = time.time() - item.stat(follow_symlinks=False).st_mtime
+                    if _TEMPORARY.fullmatch(item.name) and age > _FORGOTTEN_SECONDS:
+                        os.unlink(item.path)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

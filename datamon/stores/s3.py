@@ -2,7 +2,7 @@
 
     create    PUT with If-None-Match: *      one of many concurrent writers gets through
     replace   PUT with If-Match: ETag        the version is the ETag
-    get       GET, of a range if asked       read again where the connection breaks in the middle of the body
+    get       GET of a range                 read again where the body breaks off, or is shorter than it says
 
 Credentials, region and endpoint come from boto3's own chain (AWS_ENDPOINT_URL and friends), in each process anew,
 so none of them travels with a store that is sent to a Spark task.
@@ -11,6 +11,7 @@ so none of them travels with a store that is sent to a Spark task.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -89,12 +90,14 @@ class S3Store:
                 raise StoreRefused(self.url, str(error)) from error
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """See ObjectStore. The caller knows the digest of what it reads, so the server's checksum is not asked for."""
+        """See ObjectStore. The caller knows the digest of what it reads, so the server's checksum is not asked for.
+
+        A range is asked for also where it is all of the object: its answer says how many bytes it has.
+        """
         if length == 0:
             return b""
         stop = "" if length is None else start + length - 1
-        whole = not start and length is None
-        return self._body(key, **({} if whole else {"Range": f"bytes={start}-{stop}"}))[0]
+        return self._body(key, Range=f"bytes={start}-{stop}")[0]
 
     def get_versioned(self, key: str) -> Versioned:
         """See ObjectStore."""
@@ -175,7 +178,9 @@ class S3Store:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 answer = self._call(key, self.client.get_object, Key=self.prefix + key, **options)
-                return answer["Body"].read(), answer["ETag"]
+                body = answer["Body"].read()
+                _check_length(body, answer.get("ContentRange", ""))
+                return body, answer["ETag"]
             except _Unmet:
                 raise ObjectChanged(key) from None
             except _PastTheEnd:
@@ -297,6 +302,13 @@ def _client(pid: int, profile: str) -> Any:  # noqa: ARG001 - what it is cached 
         s3={"addressing_style": "path"} if custom else None,
     )
     return boto3.session.Session(profile_name=profile or None).client("s3", config=config)
+
+
+def _check_length(body: bytes, told: str) -> None:
+    """See to it that all of a range came: a gateway may hand on what it has got so far as if it were all."""
+    found = re.match(r"bytes (\d+)-(\d+)/", told)
+    if found is not None and len(body) != int(found[2]) - int(found[1]) + 1:
+        raise OSError(f"{len(body)} bytes came of {told}")
 
 
 def _pause(attempt: int) -> float:

@@ -22,11 +22,12 @@ RESET = "resets the connection in the middle of the request's body, and does not
 LOST = "does it, and hangs up without an answer"
 LIED = "does it, and answers 500"
 CUT = "hangs up in the middle of the body"
+SHORT = "answers with half of the body, and says that this is all of it"
 TWICE = "does it twice, and gives the second answer"
 ECHO = "does it, and does it once more when it is long over"
 SILENT = "says nothing for some seconds, hangs up, and does nothing"
 
-WEATHER = (BUSY, BROKEN, LATE, GONE, RESET, LOST, LIED, CUT, TWICE, ECHO, SILENT)
+WEATHER = (BUSY, BROKEN, LATE, GONE, RESET, LOST, LIED, CUT, SHORT, TWICE, ECHO, SILENT)
 LOST_ANSWERS = (LOST, LIED, TWICE, ECHO)
 SILENT_SECONDS = 4
 _RANDOM = re.compile(r"^/[^/?]+/[0-9a-f]{12}|[0-9A-Za-z]{27}")  # the place of a farm, and ids
@@ -44,6 +45,7 @@ class Hold:
         self._skip = skip
         self._lock = threading.Lock()
         self.reached, self.ended = threading.Event(), threading.Event()
+        self.path = ""  # of the first request that is held
         self.carry_on = False  # what is held when the hold ends: carried out, or dropped
         self.late = 0  # how many were carried out when it had ended
 
@@ -56,7 +58,8 @@ class Hold:
             self._skip -= 1
             return self._skip < 0
 
-    def wait(self):
+    def wait(self, path):
+        self.path = self.path or path
         self.reached.set()
         self.ended.wait()
 
@@ -175,6 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.reset()
         elif fault == LIED:
             self.answer(500, {}, _told("InternalError", "We encountered an internal error."))
+        elif fault == SHORT:
+            self.answer(status, headers, answer[: len(answer) // 2])
         else:
             self.answer(status, headers, answer, send=len(answer) // 2 if fault == CUT else None)
 
@@ -182,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Wait out a hold. Whether the request ends here."""
         if hold is None or hold.done is not done:
             return False
-        hold.wait()
+        hold.wait(self.path)
         if hold.carry_on:
             hold.late += 1
         else:

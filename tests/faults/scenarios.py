@@ -9,7 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +63,7 @@ ZOMBIE_MOMENTS = (
     "the label",
     "diamond.yaml: done",
 )
+SPLIT_MOMENTS = ("the lists of a split", "split.yaml with its lists", "split.yaml: done")
 
 
 def kill_at(moment, *, done):
@@ -182,24 +183,56 @@ def zombie(moment):
     """
 
     async def scenario(life: Life, chance: random.Random):
-        farm = life.farm
-        holds = _holds(farm, MOMENTS[moment], done=False)
+        holds = _holds(life.farm, MOMENTS[moment], done=False)
         living = asyncio.ensure_future(life.live())
-        index = await _first_reached(holds, living)
-        lost, other = farm.workers[index], farm.workers[1 - index]
-        with lost.temporal.silence():
-            other.s3.end_hold(holds[1 - index], carry_on=True)
+        async with _partitioned(life.farm, holds, living) as (_, changed):
             await living
-            before = await asyncio.to_thread(farm.read)
-            lost.s3.end_hold(holds[index], carry_on=True)
-            await farm.quiet(lost)
-        await farm.quiet(lost)
-        if holds[index].late == 0:
-            raise Wrong("nothing of what was held back went out late")
-        if await asyncio.to_thread(farm.read) != before:
-            raise Wrong("a worker that came back has changed the store")
+        if changed:
+            raise Wrong(f"a worker that came back has changed {changed}")
 
     return scenario
+
+
+def overtaken(moment):
+    """The same, in the middle of a split that is added again meanwhile, with other files.
+
+    What comes late is of the run before: lists, perhaps, that nothing names.
+    """
+
+    async def scenario(life: Life, chance: random.Random):
+        holds = _holds(life.farm, MOMENTS[moment], done=False)
+        adding = asyncio.ensure_future(life.add())
+        async with _partitioned(life.farm, holds, adding) as (held, changed):
+            split = next(split for split in life.splits if f"/{split}/" in held.path)
+            await life.add_again(split, {"x": b"newer", "only/newer": chance.randbytes(1000)})
+            await adding
+        if not all(f"/{split}/bundle-files-g1-" in key for key in changed):
+            raise Wrong(f"a worker that came back has changed {changed}")
+        await life.commit()
+
+    return scenario
+
+
+@asynccontextmanager
+async def _partitioned(farm, holds, while_):
+    """While the block runs, the worker that came to its hold first has lost Temporal; then what it held goes out.
+
+    Gives that hold, and a list that has, in the end, the keys of what has changed in the store by that.
+    """
+    index = await _first_reached(holds, while_)
+    lost, other = farm.workers[index], farm.workers[1 - index]
+    changed: list[str] = []
+    with lost.temporal.silence():
+        other.s3.end_hold(holds[1 - index], carry_on=True)
+        yield holds[index], changed
+        before = await asyncio.to_thread(farm.read)
+        lost.s3.end_hold(holds[index], carry_on=True)
+        await farm.quiet(lost)
+    await farm.quiet(lost)
+    if holds[index].late == 0:
+        raise Wrong("nothing of what was held back went out late")
+    after = await asyncio.to_thread(farm.read)
+    changed += sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
 def change_source(how):
@@ -399,12 +432,16 @@ def scenarios(outage_seconds) -> list[Scenario]:
         Scenario("kill -9 of a worker at every moment of one life", kill_at_all(), remote=True, label=True),
         Scenario("kill -9 of Temporal, twice, and a restart on its file", kill_temporal),
         Scenario("connections to Temporal are slow and break, for a minute", cut_temporal(60)),
-        Scenario("12 % of requests to the store fail, in eleven ways", storm(0.12)),
+        Scenario("12 % of requests to the store fail, in twelve ways", storm(0.12)),
         Scenario("30 % of requests succeed, and the client sees an error", storm(0.3, LOST_ANSWERS)),
         Scenario(f"the store unreachable for {outage_seconds} s", outage(outage_seconds)),
         *(
             Scenario(f"a partitioned worker comes back late with {moment}", zombie(moment), **_needs(moment))
             for moment in ZOMBIE_MOMENTS
+        ),
+        *(
+            Scenario(f"a partitioned worker, its split added again meanwhile, comes back late with {moment}", run)
+            for moment, run in ((moment, overtaken(moment)) for moment in SPLIT_MOMENTS)
         ),
         Scenario(
             "a source file changes while it is read", change_source("changes"), remote=False, large=True, may_fail=1

@@ -102,15 +102,18 @@ class Life:
         self.diamond = await self._asked(lambda: self.datamon.diamonds.initialize(self.repo, options=IMPATIENT))
 
     def _write_sources(self):
-        for split, tree in zip(self.splits, self.work.trees, strict=True):
-            folder = self.farm.folder / "sources" / split
-            for name, body in tree.items():
-                if self.work.remote:
-                    self.farm.put(f"source-{split}", name, body)
-                else:
-                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                    (folder / name).write_bytes(body)
-            self.work.written.append(f"{self.farm.place}/source-{split}/" if self.work.remote else str(folder))
+        self.work.written = [self._written(*one) for one in zip(self.splits, self.work.trees, strict=True)]
+
+    def _written(self, source, tree):
+        """Write the files of a source. Gives where they are."""
+        folder = self.farm.folder / "sources" / source
+        for name, body in tree.items():
+            if self.work.remote:
+                self.farm.put(f"source-{source}", name, body)
+            else:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(body)
+        return f"{self.farm.place}/source-{source}/" if self.work.remote else str(folder)
 
     async def add(self):
         """Add all splits and wait for them."""
@@ -137,6 +140,11 @@ class Life:
         found = await self._asked(lambda: self.diamond.split_status(split))
         if found.state == "done":
             self.sure.add(split)
+
+    async def add_again(self, split, tree):
+        """Add a split again while it runs, from another source."""
+        self.sources[split] = {name: {body} for name, body in tree.items()}
+        await self._add(split, self._written(f"{split}-again", tree))
 
     async def commit(self):
         """Commit; where conflicts are forbidden and there are some, once more and keeping them."""

@@ -5,7 +5,7 @@ from botocore.exceptions import ClientError
 
 from datamon.errors import AlreadyExists, ObjectChanged, StoreRefused, StoreUnreachable
 from datamon.stores import open_context, open_store, s3
-from tests.faults.s3 import BUSY, CUT, LOST, faulty
+from tests.faults.s3 import BUSY, CUT, LOST, SHORT, faulty
 
 
 @pytest.fixture
@@ -58,15 +58,23 @@ def test_a_lost_answer_does_not_make_somebody_elses_object_ours(line, store):
     assert store.get("k") == b"theirs too"
 
 
-def test_a_body_that_breaks_off_is_read_again_from_the_start(line, store):
+@pytest.mark.parametrize("fault", [CUT, SHORT])
+def test_a_body_that_is_not_whole_is_read_again_from_the_start(line, store, fault):
     body = bytes(range(256)) * 1000
     store.create("k", body)
-    line.plan = {"GET": [CUT, CUT]}
-    assert store.get("k") == body
-    line.plan = {"GET": [CUT]}
-    assert store.get("k", 100, 1000) == body[100:1100]
-    line.plan = {"GET": [CUT]}
-    assert store.get_versioned("k").body == body
+    etag = store.look("k").etag
+    for read, wanted in (
+        (lambda: store.get("k"), body),
+        (lambda: store.get("k", 100, 1000), body[100:1100]),
+        (lambda: store.get("k", 100), body[100:]),
+        (lambda: store.get("k", 255_900, 1000), body[255_900:]),
+        (lambda: store.get_if("k", etag, 0, len(body)), body),
+        (lambda: store.get_versioned("k").body, body),
+    ):
+        line.plan = {"GET": [fault, fault]}
+        assert read() == wanted
+    line.plan = {"GET": [fault]}
+    assert list(store.keys()) == ["k"]
 
 
 def test_a_server_that_stays_busy_is_a_store_that_may_come_back(line, store):

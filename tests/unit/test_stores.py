@@ -1,5 +1,7 @@
 """The promises of ObjectStore, held against every store."""
 
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -23,6 +25,8 @@ def test_what_is_created_is_there_at_once_and_whole(store):
     assert store.get("a/b", 8, 9) == b"89"
     assert store.get("a/b", 8) == b"89"
     assert store.get("a/b", 0, 0) == b""
+    store.create("a/empty", b"")
+    assert store.get("a/empty") == b""
 
 
 def test_what_is_not_there(store):
@@ -128,6 +132,20 @@ def test_a_directory_store_leaves_no_temporary_files(tmp_path):
     store.replace("k", b"2", store.get_versioned("k").version)
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["k", "lock"]
     assert list(store.keys()) == ["k"]
+
+
+def test_what_a_killed_writer_left_goes_after_a_day(tmp_path):
+    private = tmp_path / ".datamon-store"
+    private.mkdir()
+    hours = {"0" * 32: 25, "1" * 32: 23, "lock": 25, "notes.txt": 25}
+    for name, age in hours.items():
+        (private / name).write_bytes(b"half of")
+        os.utime(private / name, (time.time() - 3600 * age,) * 2)
+    store = DirectoryStore(tmp_path)
+    assert list(store.keys()) == []
+    assert len(list(private.iterdir())) == 4, "who only reads removes nothing"
+    store.create("k", b"1")
+    assert sorted(path.name for path in private.iterdir()) == sorted(hours.keys() - {"0" * 32})
 
 
 def list_below(store):

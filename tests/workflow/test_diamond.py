@@ -11,7 +11,7 @@ from datamon import catalog, keys
 from datamon.errors import AlreadyExists, DatamonError, NotFound, NothingToCommit, SplitFailed, WrongState
 from datamon.ids import DiamondId, RepoName, new_id
 from datamon.model import ConflictMode, Contributor, Diamond, DiamondState, Order, SplitState
-from starter.client import SplitOptions
+from starter.client import Split, SplitOptions
 from tests.workflow.helpers import (
     NOBODY,
     add_started,
@@ -247,6 +247,16 @@ async def test_a_running_split_added_again_is_stopped_and_the_new_run_counts(dat
     assert (await again.result()).generation == 2
     assert splits(datamon, diamond)[split].state is SplitState.DONE
     assert (await diamond.commit("m")).files == 1
+
+
+async def test_of_many_who_add_one_split_at_once_each_is_told_what_became_of_it(diamond, files):
+    """Found by a worker that came back late: who was overtaken was told to add the split again."""
+    paths = [files(f"p{number}", {"a": str(number)}) for number in range(8)]
+    again = SplitOptions(id="s", create=True)
+    told = await asyncio.gather(*(diamond.add(path, again) for path in paths), return_exceptions=True)
+    overtaken = {str(one) for one in told if not isinstance(one, Split)}
+    assert overtaken == {"split s failed: it was added again"}
+    assert (await diamond.split("s").result()).files == 1
 
 
 async def test_a_window_limits_how_many_splits_run_at_once(datamon, repo, files):
