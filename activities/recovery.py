@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 from temporalio import activity
@@ -17,6 +18,7 @@ from datamon.model import Diamond, DiamondState, Split, SplitState
 from datamon.stores import Context
 
 REASON = 300  # characters of a reason that go through Temporal; split.yaml has all of it
+REASON_BYTES = 480  # and what they take there, where a letter that is not ASCII takes six or twelve
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class RecoveryActivities:
         except NotFound:
             return None
         except CorruptObject as error:
-            why = str(error)[:REASON]
+            why = shortened(str(error))
             return FoundSplit(SplitId(name), SplitState.FAILED, 0, 0, request.now, 0, 0, why, "", stopped=False)
 
     def _found(self, split: Split, request: TakeUp) -> FoundSplit:
@@ -100,7 +102,7 @@ class RecoveryActivities:
             created=ended.created,
             files=ended.files,
             bytes=ended.bytes,
-            reason=ended.reason[:REASON],
+            reason=shortened(ended.reason),
             tag=ended.tag,
             stopped=ended.reason == request.reason,
         )
@@ -111,3 +113,16 @@ class RecoveryActivities:
             return None
         made = catalog.give_up_bundle(self._context, diamond.repo, diamond.making)
         return BundleReport.of(made) if made else None
+
+
+def shortened(reason: str) -> str:
+    """As much of a reason as goes through Temporal: all splits of a diamond may have one, and share a payload."""
+    reason = reason[:REASON]
+    while (size := size_in_payload(reason)) > REASON_BYTES:
+        reason = reason[: len(reason) * REASON_BYTES // size]
+    return reason
+
+
+def size_in_payload(text: str) -> int:
+    """Bytes of a text in a payload of Temporal, which is JSON with nothing but ASCII in it."""
+    return len(json.dumps(text))

@@ -160,7 +160,7 @@ def _read(path: Path) -> dict[str, str]:
         told = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
         raise BadUsage(f"{path} cannot be read: {why(error) if isinstance(error, OSError) else error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
         raise BadUsage(f"{path} is not TOML: {error}") from error
     known = {setting.name: setting for setting in SETTINGS}
     values: dict[str, str] = {}
@@ -177,8 +177,8 @@ def _read(path: Path) -> dict[str, str]:
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+        if isinstance(value, dict) and not prefix:  # no setting lies deeper
+            yield from _flat(value, f"{name}.")
         else:
             yield prefix + name, value
 

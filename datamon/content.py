@@ -31,6 +31,7 @@ CHUNK_BYTES = 16 << 20  # what a failed request costs to send again
 
 WINDOW = 50_000  # entries looked at together, so that what lies in one pack is read together
 GAP_BYTES = 1 << 20  # reading over this much of a pack is quicker than a request of its own
+MAX_CHUNK_BYTES = 1 << 30  # of any root: as much as a reader may have to hold
 AHEAD = 4  # chunks of one file on their way while an earlier one is being written
 
 _ROOT = re.compile(rb"version: 1\nsize: (\d{1,19})\nchunk: ([1-9]\d{0,18})\nchunks:\n((?:- [0-9a-f]{64}\n)*)")
@@ -57,6 +58,8 @@ class Root:
         if found is None:
             raise CorruptObject(key, "it is no list of chunks")
         root = cls(int(found[1]), int(found[2]), found[3].decode().replace("- ", "").split())
+        if root.chunk > MAX_CHUNK_BYTES:
+            raise CorruptObject(key, f"`chunk` is {root.chunk}, and at most {MAX_CHUNK_BYTES}")
         if len(root.chunks) != -(-root.size // root.chunk):
             raise CorruptObject(key, f"`chunks` has {len(root.chunks)} for {root.size} bytes")
         return root
@@ -125,7 +128,7 @@ def read_span(span: Span, data: bytes | None) -> Iterator[tuple[Entry, memoryvie
     for entry in span.entries:
         offset = _offset(entry) - span.start
         content = whole[offset : offset + entry.size]
-        if blake3(content).hexdigest() == entry.hash:
+        if len(content) == entry.size and blake3(content).hexdigest() == entry.hash:
             yield entry, content
         else:
             yield entry, CorruptFile(entry.name, key, wrong)
@@ -139,7 +142,10 @@ def read_root(entry: Entry, blob: ObjectStore) -> Root:
     body = _object(entry, key, blob)
     if blake3(body).hexdigest() != entry.root:
         raise CorruptFile(entry.name, key)
-    return Root.read(key, body)
+    root = Root.read(key, body)
+    if root.size != entry.size:
+        raise CorruptFile(entry.name, key, f"is of a file of {root.size} bytes, not {entry.size}")
+    return root
 
 
 def _object(entry: Entry, key: str, blob: ObjectStore) -> bytes:

@@ -6,6 +6,7 @@ one harm its readers: what is nested deeply, repeats itself by aliases, or is hu
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any, TypeVar
 
@@ -20,9 +21,11 @@ Descriptor = TypeVar("Descriptor", Repo, Bundle, Label, GivenId, Diamond, Split)
 
 MAX_BYTES = 8 << 20  # a bundle of a hundred million files has 2,000 lists, told of in half a megabyte
 MAX_PARTS = 500_000  # of which such a bundle has a tenth
-MAX_PLAIN = 64 << 10  # characters of a text without quotes, which may turn out to be a number
+MAX_PLAIN = 64 << 10  # characters of a text without quotes
+MAX_NUMBER = 100  # characters of a number that is slow to read
 MAX_DEPTH = 20  # the deepest has five
 
+_SEXAGESIMAL = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?", re.ASCII)  # a number to YAML, such as 1:59:59
 _converting = threading.Lock()  # msgspec crashes where two threads are the first to meet a dataclass
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -45,7 +48,7 @@ def load(kind: type[Descriptor], key: str, body: bytes) -> Descriptor:
     try:
         _check_harmless(key, body)
         plain = yaml.load(body, Loader=_Loader)  # noqa: S506 - both are safe loaders
-    except (yaml.YAMLError, ValueError) as error:  # such as a date that is none
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # such as a date that is none
         raise CorruptObject(key, f"not YAML: {error}".replace("\n", " ")) from error
     if not isinstance(plain, dict):
         raise CorruptObject(key, "not a mapping")
@@ -72,8 +75,11 @@ def _check_harmless(key: str, body: bytes) -> None:
             raise CorruptObject(key, f"it has an alias, `*{part.anchor}`")
         if getattr(part, "tag", None) is not None:
             raise CorruptObject(key, f"it has a tag, `{part.tag[:100]}`")
-        if isinstance(part, yaml.ScalarEvent) and part.implicit[0] and len(part.value) > MAX_PLAIN:
-            raise CorruptObject(key, f"it has a text of {len(part.value):,} characters")
+        if isinstance(part, yaml.ScalarEvent) and part.implicit[0]:
+            if len(part.value) > MAX_PLAIN:
+                raise CorruptObject(key, f"it has a text of {len(part.value):,} characters")
+            if len(part.value) > MAX_NUMBER and _SEXAGESIMAL.fullmatch(part.value):
+                raise CorruptObject(key, f"it has a number of {len(part.value):,} characters")
         depth += isinstance(part, yaml.CollectionStartEvent) - isinstance(part, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise CorruptObject(key, f"it is nested more than {MAX_DEPTH} levels deep")

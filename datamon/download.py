@@ -42,6 +42,8 @@ REQUESTS_AT_ONCE = 8
 OWN = ".datamon"
 ELSEWHERE = "choose another one"
 _HASH = re.compile(r"[0-9a-f]{64}")
+_NO_BYTES = blake3().hexdigest()
+_PERMISSIONS = 0o777  # what a list may give a file: never the rights of its owner to whoever runs it
 _MAX_STORED_NAME = 4096  # what lost is filed below a folder and a split id, so it may be longer than an uploaded name
 
 Progress = Callable[[int, int], None]
@@ -95,10 +97,12 @@ def _wrong(entry: Entry) -> str | None:
     """Why an entry cannot be trusted to lead to one file of the destination and to objects of the store."""
     if entry.name.split("/")[0] == OWN:
         return "it would stand among datamon's own files"
-    pack = entry.at[0] if entry.at is not None else None
+    pack, offset = entry.at if entry.at is not None else (None, 0)
     if not all(_HASH.fullmatch(digest) for digest in (entry.hash, entry.root, pack) if digest is not None):
         return "its hash is none"
-    if entry.size and pack is None and entry.root is None:
+    if not all(0 <= number < 1 << 62 for number in (entry.size, entry.mode, abs(entry.mtime), offset)):
+        return "one of its numbers cannot be"
+    if pack is None and entry.root is None and (entry.size or entry.hash != _NO_BYTES):
         return "does not say where its bytes are"
     return flaw(entry.name, _MAX_STORED_NAME)
 
@@ -240,7 +244,7 @@ class _Fetch:
         """Into a file that is named by the content, so that an interrupted download finds what it had."""
         with self._folder.partial(entry) as file:
             whole, skip = _whole_chunks(file, root)
-            self._progress(0, skip * root.chunk)
+            self._progress(0, file.tell())
             for data in read_large(entry, root, self._blob, self._requests, after=whole, skip=skip):
                 if self._ended.is_set():
                     return
@@ -258,14 +262,15 @@ class _Fetch:
 
 def _whole_chunks(file: BinaryIO, root: Root) -> tuple[Any, int]:
     """The hash and the number of the chunks that a file begins with; it is cut off and left open behind them."""
-    whole, good = blake3(), 0
+    whole, good, end = blake3(), 0, 0
     for chunk in root.chunks:
         data = file.read(root.chunk)
         if blake3(data).hexdigest() != chunk:
             break
         whole.update(data)
         good += 1
-    file.seek(good * root.chunk)
+        end += len(data)
+    file.seek(end)
     file.truncate()
     return whole, good
 
@@ -285,7 +290,7 @@ class _Folder:
     def claimed(self, *, force: bool) -> Iterator[tuple[_Folder, bool]]:
         """Make it ours while the block runs, or refuse. Tells whether files of the bundle may be there already."""
         looks = self._claim(force=force)
-        with open(self._path(f"{self._partial}/lock"), "ab") as lock:
+        with open(self._path(f"{self._partial}/lock"), "ab", opener=_no_link) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -308,9 +313,10 @@ class _Folder:
 
     def release(self, descriptor: bytes) -> None:
         """All is there."""
-        with open(self._path(f"{self._partial}/done"), "wb") as file:
+        done = self._path(f"{self._partial}/done")
+        with open(done, "wb", opener=_no_link) as file:
             file.write(descriptor)
-        os.replace(file.name, self._path(f"{OWN}/{self._bundle.id}.yaml"))
+        os.replace(done, self._path(f"{OWN}/{self._bundle.id}.yaml"))
         shutil.rmtree(self._path(self._partial))
         if not os.listdir(self._path(f"{OWN}/partial")):
             os.rmdir(self._path(f"{OWN}/partial"))
@@ -325,7 +331,7 @@ class _Folder:
             return False
         if not stat.S_ISREG(about.st_mode) or about.st_size != entry.size or _hash(path) != entry.hash:
             return False
-        os.chmod(path, entry.mode)
+        os.chmod(path, entry.mode & _PERMISSIONS)
         os.utime(path, ns=(entry.mtime, entry.mtime))
         return True
 
@@ -355,7 +361,7 @@ class _Folder:
 
     def _write_aside(self, entry: Entry, data: bytes | memoryview) -> None:
         temporary = self._path(f"{self._partial}/{next(self._numbers)}.new")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        handle = _no_link(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             _write(handle, data)
             self._dress(handle, entry)
@@ -366,9 +372,11 @@ class _Folder:
     def partial(self, entry: Entry) -> BinaryIO:
         """The file in which a large one grows, at its beginning."""
         path = self._growing(entry)
-        if os.path.lexists(path):
-            os.chmod(path, 0o600)  # it may have its last mode already, and be one that nobody may write to
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            handle = _no_link(path, os.O_RDWR | os.O_CREAT)
+        except PermissionError:  # it has its last mode already, and is one that nobody may write to
+            os.unlink(path)
+            handle = _no_link(path, os.O_RDWR | os.O_CREAT)
         return open(handle, "r+b", buffering=0)
 
     def _growing(self, entry: Entry) -> str:
@@ -380,7 +388,7 @@ class _Folder:
         self._move(self._growing(entry), entry)
 
     def _dress(self, handle: int, entry: Entry) -> None:
-        os.fchmod(handle, entry.mode)
+        os.fchmod(handle, entry.mode & _PERMISSIONS)
         os.utime(handle, ns=(entry.mtime, entry.mtime))
 
     def _move(self, temporary: str, entry: Entry) -> None:
@@ -415,6 +423,11 @@ class _Folder:
                         raise UnsafePath(name.rstrip("/"), folder, kind)
                 self._safe.add(folder)
             end = name.find("/", end + 1)
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a file of our own. Whoever shares the destination may have put a link in its place."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _write(handle: int, data: bytes | memoryview) -> None:

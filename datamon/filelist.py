@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 MAX_ENTRIES = 50_000  # about 15 MB
 BLOCK_ENTRIES = 250  # about 75 kB: what it costs to look up one name
+MAX_BLOCK = 256 << 20  # in bytes; with names of 4 kB one has 2 MB
 MAX_HEAD = 64 << 20  # one that is said to be longer is not even read; with names of 1 kB it has 250 kB
 RECENT = 128  # heads that a process remembers, at most 100 kB each
 VERSION = 2
@@ -229,7 +230,11 @@ class Head:
         self.blocks = _decoded(key, _decode_blocks, _plain(blocks), "blocks")
         if not self.blocks:
             raise CorruptObject(key, "`blocks` is empty")
+        if not all(0 < block.length <= MAX_BLOCK for block in self.blocks):
+            raise CorruptObject(key, f"`blocks`: a `length` is not between 1 and {MAX_BLOCK}")
         self.firsts = [order(block.first) for block in self.blocks]
+        if any(map(le, islice(self.firsts, 1, None), self.firsts)):
+            raise CorruptObject(key, "`blocks`: they are not in order")
         self.offsets = list(accumulate((block.length for block in self.blocks), initial=len(body)))
 
     def around(self, names: NameRange) -> tuple[int, int]:
@@ -338,6 +343,8 @@ class FileList:
             return None
         block = self._blocks(number - 1, number)
         end = self._seek(block, key, 0, len(block))
+        if end == 0:
+            raise CorruptObject(self._key, "`blocks`: one does not begin with its `first`")
         return unlisted(block[block.rfind(b"\n", 0, end - 1) + 1 : end])[0]
 
     def latest(self, names: NameRange) -> int | None:
@@ -374,6 +381,8 @@ class FileList:
         for block, offset in zip(self.head.blocks[start:stop], offsets[start:stop], strict=True):
             at = offset - offsets[start]
             _check(self._key, view[at : at + block.length], block.digest)
+            if lines[at + block.length - 1 : at + block.length] != b"\n":
+                raise CorruptObject(self._key, "`entries`: a block does not end with its line")
         return lines
 
     def _cut(self, lines: bytes, names: NameRange, around: tuple[int, int]) -> bytes:
@@ -436,6 +445,8 @@ def read_info(key: str, body: bytes, index: str) -> ListInfo:
     found = FileList(key, known, _part_of(body))
     found.check()
     entries = found.entries()
+    if not entries:
+        raise CorruptObject(key, "`entries` is empty")
     return replace(
         known,
         count=len(entries),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -120,7 +120,7 @@ class Contributor:
 class ListInfo:
     """What a descriptor keeps about one of its file lists, so that most questions need not open it."""
 
-    index: str
+    index: Annotated[str, msgspec.Meta(pattern="^[0-9a-z-]{1,100}$")]  # a part of its key
     count: int
     bytes: int
     first: str

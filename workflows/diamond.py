@@ -120,6 +120,8 @@ class DiamondWorkflow:
     def add(self, splits: Any = None) -> None:
         """Accept or refuse splits. Ask the query `split` which it was. The same request twice counts once."""
         with self._listening():
+            if not isinstance(splits, list) and not checks_messages():
+                return  # as it was before messages were read with care
             told = splits if isinstance(splits, list) else [splits]
             if len(told) > PAGE and checks_messages():
                 raise BadUsage(f"one message adds at most {PAGE} splits, and this one has {len(told):,}")
@@ -198,6 +200,8 @@ class DiamondWorkflow:
     def cancel_signal(self, told: Any = None) -> None:
         """Cancel, for callers that do not wait. During a commit it waits, and counts if that comes to nothing."""
         with self._listening():
+            if told is None and not checks_messages():
+                return  # the same
             request = CancelRequest() if told is None else heard(CancelRequest, told)
             if not self._record.state.ended and self._record.cancel is None:
                 self._record.cancel = request

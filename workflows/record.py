@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from activities.recovery import REASON, FoundSplit, TakenUp
+from activities.recovery import FoundSplit, TakenUp, shortened, size_in_payload
 from datamon import keys
 from datamon.errors import BadUsage, DatamonError, NotFound, NothingToCommit, WrongState
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
@@ -41,9 +41,9 @@ from workflows.names import TASK_QUEUE, host_queue
 
 REFUSALS = 100  # refused adds and failed commits that are remembered, for the clients that sent them
 MAX_QUEUE = 300  # bytes of the name of a task queue, which has the host's in it; the server takes 1,000
-MAX_WEIGHT = 1_000_000  # bytes of text that a diamond remembers of its splits; packed, they must fit a payload
+MAX_WEIGHT = 1_200_000  # bytes of text that a diamond remembers of its splits, which must fit a payload
 REFUSED_WEIGHT = 200_000  # and of all that it has refused
-MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.3 MB; a payload ends at 2 MiB
+MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.4 MB; a payload ends at 2 MiB
 
 
 @dataclass
@@ -69,8 +69,9 @@ class SplitRow:
 
 
 def _weight(add: AddSplit) -> int:
-    """Bytes of text that somebody has chosen."""
-    return sum(len(text.encode()) for text in (add.path, add.queue, add.host, add.tag, add.files, add.name_filter))
+    """Bytes of text that somebody has chosen, in a payload."""
+    texts = (add.path, add.queue, add.host, add.tag, add.files, add.name_filter)
+    return sum(map(size_in_payload, (*texts, add.contributor.name, add.contributor.email)))
 
 
 _rows = msgspec.json.Decoder(dict[SplitId, SplitRow])
@@ -106,7 +107,8 @@ class SplitIndex:
     def _count(self, row: SplitRow, sign: int) -> None:
         self.states[row.state] += sign
         self.waiting += sign * (row.waiting is not None)
-        self.weight += sign * (len(row.reason) + (_weight(row.waiting) if row.waiting is not None else len(row.tag)))
+        text = _weight(row.waiting) if row.waiting is not None else size_in_payload(row.tag)
+        self.weight += sign * (text + size_in_payload(row.reason))
         if row.state is SplitState.DONE:
             self.files += sign * row.files
             self.bytes += sign * row.bytes
@@ -248,7 +250,7 @@ class DiamondRecord:
         with self.changing(report.split):
             row.open, row.stop = False, ""
             if not row.superseded:
-                row.state, row.reason = report.state, report.reason[:REASON]
+                row.state, row.reason = report.state, shortened(report.reason)
                 row.files, row.bytes = report.files, report.bytes
                 row.took = seconds_between(row.since, now)
 
@@ -272,7 +274,7 @@ class DiamondRecord:
         dropped = {split: row.waiting for split, row in self.in_line() if row.waiting is not None}
         for split in dropped:
             with self.changing(split) as row:
-                row.waiting, row.state, row.reason = None, SplitState.FAILED, why[:REASON]
+                row.waiting, row.state, row.reason = None, SplitState.FAILED, shortened(why)
         return dropped
 
     # Taking up what the store says
@@ -487,4 +489,4 @@ def _remember(table: dict[str, Refusal], key: str, refusal: Refusal) -> None:
 
 
 def _size(refusal: Refusal) -> int:
-    return len(repr(refusal.args))
+    return size_in_payload(repr(refusal.args))

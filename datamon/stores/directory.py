@@ -43,7 +43,10 @@ class DirectoryStore:
         with self._reading(key), self._path(key).open("rb") as file:
             if start:
                 file.seek(start)
-            return file.read() if length is None else file.read(length)
+            if length is None:
+                return file.read()
+            there = max(0, os.fstat(file.fileno()).st_size - start)
+            return file.read(min(length, there))  # as much as it is told to read, Python takes of the memory
 
     def get_versioned(self, key: str) -> Versioned:
         """See ObjectStore. The version is the digest of the bytes."""

@@ -21,6 +21,7 @@ import tempfile
 import time
 import traceback
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 from tests.faults import disk
@@ -71,7 +72,7 @@ def run_farm(args, log, *, on_cluster=False):
     every = cluster_scenarios() if on_cluster else scenarios(OUTAGE_SECONDS)
     chosen = [scenario for scenario in every if args.only in scenario.name]
     until = time.monotonic() + 60 * args.minutes
-    work = iter([(seed, scenario) for seed in range(args.seed, args.seed + args.runs) for scenario in chosen])
+    work = iter(product(range(args.seed, args.seed + args.runs), chosen))
     over = False
     while not over and time.monotonic() < until:
         folder = Path(tempfile.mkdtemp(prefix="datamon-torture-"))
@@ -95,18 +96,21 @@ async def _go_through(built, work, until, log):
 
 
 def run_disk(args, log):
-    """A full disk again and again."""
-    until, seed = time.monotonic() + 60 * args.minutes, args.seed
-    while time.monotonic() < until and seed < args.seed + min(args.runs, DISK_RUNS):
+    """Stores in a directory, again and again."""
+    chosen = {what: scenario for what, scenario in disk.SCENARIOS.items() if args.only in scenario.name}
+    until = time.monotonic() + 60 * args.minutes
+    seeds = range(args.seed, args.seed + min(args.runs, DISK_RUNS))
+    for seed, (what, scenario) in product(seeds, chosen.items()):
         started = time.monotonic()
+        if started > until:
+            return
         try:
-            verdict, refused = disk.in_its_own_mounts(seed)
+            verdict, refused = disk.in_its_own_mounts(what, seed)
         except Exception:  # noqa: BLE001 - whatever it was, it is what we look for
             traceback.print_exc()
-            log.run(disk.NAME, seed, time.monotonic() - started)
+            log.run(scenario.name, seed, time.monotonic() - started)
         else:
-            log.run(disk.NAME, seed, time.monotonic() - started, verdict, refused)
-        seed += 1
+            log.run(scenario.name, seed, time.monotonic() - started, verdict, refused)
 
 
 def run_soak(args, log):
@@ -156,17 +160,18 @@ def _rss(pid):
 
 
 def run_all(args):
-    """Several farms, full disks and the work of an hour beside each other; then a Spark cluster; then the report."""
+    """Several farms, then a Spark cluster, and beside them disks and the work of an hour; then the report."""
     out = Path(args.out)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     print(f"seed {args.seed}, for {args.minutes:g} minutes; results are in {out}", flush=True)
     main = max(1.0, args.minutes - CLUSTER_MINUTES)
-    jobs = [("farm", args.seed + 1000 * number, main) for number in range(args.farms)]
-    jobs += [("disk", args.seed, main), ("soak", args.seed, main)]
-    running = [_started(what, seed, minutes, out) for what, seed, minutes in jobs]
-    codes = [process.wait() for process in running]
+    soak = _started("soak", args.seed, args.minutes, out)
+    farms = [_started("farm", args.seed + 1000 * number, main, out) for number in range(args.farms)]
+    farms.append(_started("disk", args.seed, main, out))
+    codes = [process.wait() for process in farms]
     codes.append(_started("cluster", args.seed, min(CLUSTER_MINUTES, args.minutes), out).wait())
+    codes.append(soak.wait())
     (out / "run.json").write_text(json.dumps({"seed": args.seed, "minutes": args.minutes}))
     write_report(out)
     if any(codes):

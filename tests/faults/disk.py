@@ -1,6 +1,6 @@
-"""A disk that runs full under the store: in a process of its own, with a mount that nobody else sees.
+"""A store in a directory: its disk runs full, its worker is killed. Each run has a process and a mount of its own.
 
-python -m tests.faults.disk SEED
+python -m tests.faults.disk full|killed SEED
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ from tests.faults.stack import cottage
 from tests.faults.work import PATIENCE
 
 DISK = 256 << 20
-NAME = "the disk of the store is full, until somebody makes room or cancels"
+WHILE_ADDED = (  # a file of the store, or a temporary one, whose being there shows the moment
+    "blob/.datamon-store/*",
+    "blob/chunks/*/*",
+    "vmetadata/diamonds/*/*/splits/*/bundle-files-*",
+    "vmetadata/diamonds/*/*/splits/*/split.yaml",
+)
+WHILE_COMMITTED = (
+    "metadata/bundles/*/*/bundle-files-*",
+    "metadata/bundles/*/*/bundle.yaml",
+    "vmetadata/labels/*/*/label.yaml",
+)
 
 
 async def full_disk(life, chance: random.Random):
@@ -56,19 +66,54 @@ async def _last_failure(life, split):
     return " ".join(pending.last_failure.message for pending in told.raw_description.pending_activities)
 
 
-SCENARIO = Scenario(NAME, full_disk, remote=False, large=True, canceled=None)
+async def killed(life, chance: random.Random):
+    """Kill -9 of the worker in the middle of uploads, perhaps of a write, and once more in the commit."""
+    [worker] = life.farm.workers
+    for work, moments in ((life.add, WHILE_ADDED), (life.commit, WHILE_COMMITTED)):
+        living = asyncio.ensure_future(work())
+        await asyncio.to_thread(_appears, life.farm.disk / "store", chance.choice(moments), living)
+        await asyncio.to_thread(worker.kill, whole=chance.random() < 0.5)
+        await asyncio.to_thread(worker.start)
+        await living
+    await life.farm.quiet(worker)
+    life.farm.a_day_later()
 
 
-async def _run(folder, seed):
+def _appears(store, pattern, while_):
+    """Look without a pause until there is such a file."""
+    while next(store.glob(pattern), None) is None:
+        if while_.done():
+            raise Wrong(f"there never was a {pattern}")
+
+
+SCENARIOS = {
+    "full": Scenario(
+        "the disk of the store is full, until somebody makes room or cancels",
+        full_disk,
+        remote=False,
+        large=True,
+        canceled=None,
+    ),
+    "killed": Scenario(
+        "kill -9 of the worker of a store in a directory, in uploads and in the commit",
+        killed,
+        remote=False,
+        large=True,
+        label=True,
+    ),
+}
+
+
+async def _run(folder, scenario, seed):
     with cottage(folder, DISK) as built:
         async with await built.connect() as datamon:
-            return await one_run(built, datamon, SCENARIO, seed)
+            return await one_run(built, datamon, scenario, seed)
 
 
-def in_its_own_mounts(seed) -> tuple[Verdict, int]:
+def in_its_own_mounts(what, seed) -> tuple[Verdict, int]:
     """One run, with a disk that only it has. Gives the verdict, and how many refusals there were."""
     flags = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
-    command = ["unshare", *flags, sys.executable, "-m", "tests.faults.disk", str(seed)]
+    command = ["unshare", *flags, sys.executable, "-m", "tests.faults.disk", what, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
     if done.returncode != 0:
         raise Wrong(done.stderr)
@@ -78,5 +123,5 @@ def in_its_own_mounts(seed) -> tuple[Verdict, int]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="datamon-disk-", ignore_cleanup_errors=True) as name:
-        found, refused = asyncio.run(_run(Path(name), int(sys.argv[1])))
+        found, refused = asyncio.run(_run(Path(name), SCENARIOS[sys.argv[1]], int(sys.argv[2])))
     print(found.state, found.bundle or "-", found.files, found.conflicts, found.splits, len(refused))

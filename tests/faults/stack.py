@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from datamon.settings import Settings
+from datamon.stores import DirectoryStore
 from datamon.stores.s3 import _client
 from starter.client import Datamon
 from tests.cluster import spark_cluster
@@ -248,6 +249,14 @@ class Cottage(_Place):
 
     def make_room(self):
         (self.disk / "filler").unlink()
+
+    def a_day_later(self):
+        """See to it that what killed writers have left is a day old, and that somebody writes then."""
+        for store in (self.disk / "store").iterdir():
+            for left in (store / ".datamon-store").glob("?" * 32):
+                os.utime(left, (0, 0))
+            DirectoryStore(store).create("probe", b"")
+            DirectoryStore(store).delete("probe")
 
     def read(self):
         """All objects of the store, and whatever was left unfinished; but for the locks."""

@@ -13,6 +13,7 @@ from tests.faults.scenarios import (
     kill_temporal,
     one_run,
     outage,
+    overtaken,
     skewed_clocks,
     storm,
     zombie,
@@ -31,6 +32,7 @@ ONCE = [
     Scenario("failing requests and lost answers", storm(0.08)),
     Scenario("no store", outage(5)),
     Scenario("a zombie", zombie("bundle.yaml")),
+    Scenario("a zombie whose split was added again", overtaken("split.yaml with its lists")),
     Scenario("a source file changes", change_source("changes"), remote=False, large=True, may_fail=1),
     Scenario("a source file vanishes", change_source("vanishes"), remote=False, large=True, may_fail=1),
     Scenario("clocks an hour apart", skewed_clocks, remote=False, order=Order.ADDED),
@@ -53,6 +55,7 @@ async def test_nothing_is_lost(built, scenario):
         assert ["large" in str(error) for error in refused] == [True]
 
 
-def test_a_full_disk():
-    verdict, _ = disk.in_its_own_mounts(SEED)
+@pytest.mark.parametrize("what", disk.SCENARIOS)
+def test_a_store_in_a_directory(what):
+    verdict, _ = disk.in_its_own_mounts(what, SEED)
     assert verdict.state in ("done", "canceled")

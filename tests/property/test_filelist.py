@@ -114,7 +114,8 @@ def sealed_again(body):
         (lambda body: body.replace(b'"count":2', b'"count":"2"'), "count"),
         (lambda body: body.replace(b'"size":0', b'"size":"0"'), "size"),
         (lambda body: body.replace(b'"hash":"9f",', b""), "hash"),
-        (lambda body: body[:-10], "malformed|truncated"),
+        (lambda body: body[:-10], "does not end with its line"),
+        (lambda body: body[:-10] + b"\n", "malformed|truncated"),
     ],
 )
 def test_a_damaged_list_is_refused_naming_its_key(harm, why):

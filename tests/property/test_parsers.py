@@ -1,6 +1,7 @@
 """Whatever bytes lie where datamon reads: they are understood, or refused in a sentence that says where."""
 
 import re
+import tempfile
 
 import msgspec
 import pytest
@@ -14,8 +15,9 @@ from datamon.content import Root, root_yaml
 from datamon.errors import BadUsage, CorruptObject, DatamonError
 from datamon.filelist import FileList, ListWriter, read_info, unlisted
 from datamon.ids import bundle_id, diamond_id, label_name, repo_name, split_id
-from datamon.model import Bundle, Contributor, Diamond, GivenId, Label, ListInfo, Repo, Split
-from datamon.names import flaw
+from datamon.model import Bundle, Contributor, Diamond, Entry, GivenId, Label, ListInfo, Repo, Split
+from datamon.names import NameRange, flaw, order
+from datamon.stores import open_store
 from tests.lists import in_memory
 from tests.property.strategies import listings
 
@@ -102,11 +104,14 @@ def test_a_descriptor_with_some_bytes_changed(at, put):
         (b"version: 2026-99-99", "not YAML"),
         (b"version: 7\n", "`version` is 7"),
         (b"version: 1\nname: [r]\n", "name"),
+        (b"version: 1\nname: r\ndescription: [" + b"1:1," * 100_000 + b"]", "description"),
         (b"!!python/object/apply:os.system ['true']", "a tag"),
         (b'x: !!int ""', "a tag"),
         (b"x: !!timestamp foo", "a tag"),
         (b"version: 0x" + b"f" * 5_000, "`version` is int"),
         (b"x: " + b"1:" * 100_000 + b"1", "a text of"),
+        (b"x: " + b"1:" * 200 + b"1", "a number of"),
+        (b"x: " + b"1:" * 200 + b"1.5", "a number of"),
         (b"[" + b"1," * 600_000 + b"1]", "more than 500,000 parts"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -148,6 +153,60 @@ def test_a_list_whose_digests_are_right_and_whose_words_are_not(entry):
     assert not understood(lambda: read_info(KEY, head + line, "i"))
 
 
+@st.composite
+def strange_lists(draw):
+    """Lists of some blocks, whose digests are right, and whose lines, names, lengths and ends need not be."""
+    bodies, blocks = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        names = draw(st.lists(st.text("ab/-\xe9", min_size=1, max_size=3), max_size=3))
+        names = sorted(names, key=order) if draw(st.booleans()) else names
+        lines = [b"- " + msgspec.json.encode(Entry(name, "0" * 64, 1, 420, 0, 1, ("0" * 64, 0))) for name in names]
+        ending = draw(st.sampled_from([b"\n"] * 4 + [b"", b" ", b"\n\n", b"x\n"]))
+        body = draw(st.sampled_from([b"\n".join(lines) + ending] * 6 + [b"", b"\n", b"- {}\n", b"- null\n"]))
+        length = draw(st.sampled_from([len(body)] * 6 + [0, -5, 1, len(body) + 5, 10**9, 10**12, 2**70]))
+        block = {"first": draw(st.sampled_from(names or ["a"])), "count": draw(st.sampled_from([len(names), 10**9]))}
+        blocks.append(block | {"length": length, "latest": 1, "digest": blake3(body).hexdigest()})
+        bodies.append(body)
+    head = (
+        b"version: 2\nblocks:\n" + b"".join(b"- " + msgspec.json.encode(one) + b"\n" for one in blocks) + b"entries:\n"
+    )
+    ends = draw(st.sampled_from(["a", "b", "\xe9"])), draw(st.sampled_from(["a", "z", "\xe9/"]))
+    return head + b"".join(bodies), ListInfo("i", 1, 1, *ends, blake3(head).hexdigest(), len(head), 1)
+
+
+ranges = st.builds(NameRange, st.sampled_from(["", "a", "b"]), st.sampled_from([None, "b", "c", "\xea"]))
+
+
+@given(strange_lists(), ranges, st.sampled_from(["a", "b", "a\0", "\xe9", "", "zz"]))
+def test_no_question_to_a_strange_list_hangs_or_is_a_bug(listed, names, key):
+    """Whatever is asked of it: all, a part, the latest, what stands above; read in parts, or held."""
+    body, info = listed
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(folder)
+        store.create(KEY, body)
+        for ask in (
+            lambda found: found.check(),
+            lambda found: found.entries(names),
+            lambda found: found.latest(names),
+            lambda found: found.above(key),
+            lambda found: found.hold(names).entries(names),
+            lambda found: found.hold(names).above(key) if names.holds(key) else None,
+        ):
+            understood(lambda ask=ask: ask(FileList.stored(store, KEY, info)))
+        understood(lambda: read_info(KEY, body, "i"))
+
+
+def test_a_list_whose_last_line_does_not_end(tmp_path):
+    """Found by a reviewer: looking up a name behind it went on for ever."""
+    lines = b"".join(b"- " + msgspec.json.encode(Entry(name, "0" * 64, 1, 420, 0, 1)) + b"\n" for name in "abc")[:-1]
+    block = {"first": "a", "count": 3, "length": len(lines), "latest": 1, "digest": blake3(lines).hexdigest()}
+    head = b"version: 2\nblocks:\n- " + msgspec.json.encode(block) + b"\nentries:\n"
+    store = open_store(str(tmp_path))
+    store.create(KEY, head + lines)
+    info = ListInfo("i", 3, 3, "a", "z", blake3(head).hexdigest(), len(head), 1)
+    assert not understood(lambda: FileList.stored(store, KEY, info).entries(NameRange("d", "e")))
+
+
 def test_a_billion_entries_in_a_head_of_a_hundred_bytes():
     """What a head or a descriptor claims is not believed, and nothing is made ready for it."""
     for count, length in ((10**9, 10), (10**9, 10**12), (-1, 10), (1, -5)):
@@ -161,6 +220,12 @@ def test_a_billion_entries_in_a_head_of_a_hundred_bytes():
 @given(st.binary(max_size=200) | sizes.map(lambda size: b"version: 1\nsize: %d\nchunk: 1\nchunks:\n" % size))
 def test_roots(body):
     understood(lambda: Root.read(KEY, body))
+
+
+def test_a_root_whose_chunks_are_too_large_to_hold():
+    body = root_yaml(5, ["0" * 64])
+    assert understood(lambda: Root.read(KEY, body))
+    assert not understood(lambda: Root.read(KEY, body.replace(b"chunk: 16777216", b"chunk: 1000000000000")))
 
 
 def test_a_root_whose_numbers_do_not_end():
@@ -177,7 +242,9 @@ def test_ids_cannot_leave_their_folder(text):
 
 
 @given(
-    st.text(max_size=60) | st.lists(st.sampled_from(["..", ".", "", "a", "\0", "é", "\\"]), max_size=5).map("/".join)
+    st.text(max_size=60)
+    | st.text("aé/", min_size=120, max_size=600)
+    | st.lists(st.sampled_from(["..", ".", "", "a", "\0", "é", "\\"]), max_size=5).map("/".join)
 )
 def test_names_cannot_leave_their_folder(name):
     if flaw(name) is None:
@@ -185,6 +252,7 @@ def test_names_cannot_leave_their_folder(name):
         assert not {"", ".", ".."} & set(parts)
         assert "\0" not in name
         assert len(name.encode()) <= 1024
+        assert all(len(part.encode()) <= 255 for part in parts)
 
 
 @given(st.binary(max_size=200) | st.text(alphabet='[]="\n.abstore1{}', max_size=100).map(str.encode))
@@ -195,6 +263,19 @@ def test_configuration_files(tmp_path_factory, body):
     said = refusal(config.environment)
     config.forget_flags()
     assert said is None or str(file) in said
+
+
+@pytest.mark.parametrize(
+    "body", ["a = " + "[" * 5000, "a." * 5000 + "b = 1", "a = " + "{b=" * 3000, "a = " + "1" * 5000]
+)
+def test_configuration_files_that_are_bombs(tmp_path, body):
+    file = tmp_path / "datamon.toml"
+    file.write_text(body)
+    config.set_flag("DATAMON_CONFIG", str(file))
+    said = refusal(config.environment)
+    config.forget_flags()
+    assert str(file) in said
+    assert len(said) < 1_000
 
 
 @given(st.binary(max_size=300))

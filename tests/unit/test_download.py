@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from blake3 import blake3
 
 from datamon import catalog, descriptors, keys
 from datamon.content import CHUNK_BYTES, SMALL_BYTES
@@ -35,6 +36,7 @@ from tests.conftest import tree
 from tests.lists import opened
 
 R, D, B = RepoName("r"), DiamondId("d"), BundleId("b")
+EMPTY, SMALL = blake3(b"").hexdigest(), blake3(b"small").hexdigest()
 
 
 @pytest.fixture
@@ -140,14 +142,60 @@ def test_a_flipped_bit_is_found_named_and_leaves_no_bad_file(context, bundle, tm
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", ".datamon/x", "a//b", "a\0b"])
 def test_no_list_can_make_a_file_appear_outside(context, tmp_path, name):
-    writer = ListWriter()
-    writer.add(Entry(name, "", 0, 420, 0, 0))
-    body, info = writer.seal("00000-000")
-    context.metadata.create(keys.bundle_files(R, B, info.index), body)
-    with pytest.raises(CorruptObject, match="lists"):
-        download(context, bundle_of([info], 1), tmp_path / "out")
+    with pytest.raises(CorruptObject, match=r"its name (is not a plain|contains)|among datamon's own files"):
+        download(context, listed(context, Entry(name, EMPTY, 0, 420, 0, 0)), tmp_path / "out")
     assert tree(tmp_path / "out") == {}
     assert not (tmp_path / "x").exists()
+
+
+def listed(context, entry):
+    """A bundle of a list that anybody may have written, with right digests."""
+    context.blob.create(keys.pack(SMALL), b"small")
+    writer = ListWriter()
+    writer.add(entry)
+    body, info = writer.seal("00000-000")
+    context.metadata.create(keys.bundle_files(R, B, info.index), body)
+    return bundle_of([info], 1)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry("f", SMALL, 5, -1, 0, 0, (SMALL, 0)),
+        Entry("f", SMALL, 5, 420, 10**30, 0, (SMALL, 0)),
+        Entry("f", SMALL, 5, 420, -(10**25), 0, (SMALL, 0)),
+        Entry("f", SMALL, -1, 420, 0, 0, (SMALL, 0)),
+        Entry("f", SMALL, 10**12, 420, 0, 0, (SMALL, 0)),
+        Entry("f", SMALL, 5, 420, 0, 0, (SMALL, -1)),
+        Entry("f", SMALL, 5, 420, 0, 0, (SMALL, 2**70)),
+        Entry("f", "0" * 64, 0, 420, 0, 0),
+    ],
+    ids=lambda entry: f"{entry.size} {entry.mode} {entry.mtime} {entry.at and entry.at[1]}",
+)
+def test_numbers_that_cannot_be_are_refused(context, tmp_path, entry):
+    with pytest.raises((CorruptObject, CorruptFile), match="'f'"):
+        download(context, listed(context, entry), tmp_path / "out")
+    assert tree(tmp_path / "out") == {}
+
+
+def test_a_list_gives_nobody_the_rights_of_a_files_owner(context, tmp_path):
+    download(context, listed(context, Entry("f", SMALL, 5, 0o6755, 0, 0, (SMALL, 0))), tmp_path / "out")
+    assert (tmp_path / "out" / "f").stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("name", ["lock", "done", "large"])
+def test_a_link_among_our_own_files_is_not_followed(context, bundle, tmp_path, name):
+    """Whoever may write to the destination may have put it there."""
+    victim, own = tmp_path / "victim", tmp_path / "out" / ".datamon" / "partial" / "b"
+    victim.write_text("precious")
+    victim.chmod(0o755)
+    own.mkdir(parents=True)
+    [large] = [entry for entry in bundle_entries(context, bundle) if entry.name == "large"]
+    growing = f"{large.hash}-{blake3(b'large').hexdigest()[:8]}"
+    (own / (growing if name == "large" else name)).symlink_to(victim)
+    with pytest.raises(Failed, match="symbolic links"):
+        download(context, bundle, tmp_path / "out")
+    assert (victim.read_text(), victim.stat().st_mode & 0o777) == ("precious", 0o755)
 
 
 def test_a_list_that_is_not_the_one_of_the_descriptor_is_refused(context, bundle, tmp_path):
@@ -210,6 +258,27 @@ def test_chunks_of_a_large_file_are_not_fetched_again(context, tmp_path):
     assert partial.stat().st_size == 2 * CHUNK_BYTES
     download(context, made, tmp_path / "out")
     assert (tmp_path / "out" / "large").read_bytes() == data
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+def test_a_large_file_that_only_lacks_its_name_is_not_made_longer(context, tmp_path, mode):
+    """As it is when a download is killed right before the last step: the last chunk is shorter than the others."""
+    data = random.Random(5).randbytes(CHUNK_BYTES + 7)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "large").write_bytes(data)
+    made = uploaded(context, tmp_path / "source")
+    in_the_way = tmp_path / "out" / "large"
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(Failed, match="is a directory"):
+        download(context, made, tmp_path / "out", force=True)
+    [partial] = (tmp_path / "out" / ".datamon" / "partial" / "b").glob("*-*")
+    assert partial.read_bytes() == data
+    partial.chmod(mode)
+    in_the_way.rmdir()
+    seen = []
+    download(context, made, tmp_path / "out", progress=lambda _, count: seen.append(count))
+    assert in_the_way.read_bytes() == data
+    assert sum(seen) == len(data)
 
 
 def test_force_takes_the_places_of_files_and_leaves_others(context, bundle, tmp_path):

@@ -103,7 +103,7 @@ def test_what_is_not_there(path):
         names(Source(f"{path}/nothing"))
 
 
-@pytest.mark.parametrize("name", ["b.txt/x", "loop", "n" * 300])
+@pytest.mark.parametrize("name", ["b.txt/x", "loop"])
 def test_a_listed_name_that_cannot_be_looked_at_is_told_or_skipped(tmp_path, context, name):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "b.txt").write_text("a file")

@@ -1,6 +1,6 @@
 """Save a history of every shape that our workflows take, for the replay tests.
 
-    python -m tests.workflow.save_histories 3      into histories/3/, which must not be there yet
+    python -m tests.workflow.save_histories 5      into histories/5/, which must not be there yet
 
 Do this when new shapes come up, not to make a red replay test green: a history stands for workflows that are open
 somewhere right now, and today's code must be able to go on with them (`workflow.patched`). So those of before stay.
@@ -165,6 +165,35 @@ class Saver:
         await diamond.handle.result()
         await self.save("diamond-recovered", diamond.handle.id)
 
+    async def misheard(self):
+        """Messages that nobody should send, some of which one version takes and another does not."""
+        diamond = await self.datamon.diamonds.initialize("r", "misheard")
+        add = {"path": "/nowhere", "host": "nobody"}
+        for words in (add, [add | {"tag": "x" * 5000}], [add | {"queue": "elsewhere"}], [{"path": 5}]):
+            await diamond.handle.signal("add", args=[words])
+        await (await diamond.add(self.files("heard", {"a": "1"}))).result()
+        await diamond.commit("m")
+        await diamond.handle.result()
+        await self.save("diamond-misheard", diamond.handle.id)
+        diamond = await self.datamon.diamonds.initialize("r", "misheard-cancel")
+        await diamond.handle.signal("cancel", args=[None])
+        await asyncio.gather(diamond.cancel("a mistake"), return_exceptions=True)
+        await diamond.handle.result()
+        await self.save("diamond-canceled-by-nothing", diamond.handle.id)
+
+    async def overcrowded(self):
+        """More splits than one message publishes have never run when the diamond is canceled."""
+        diamond = await self.datamon.diamonds.initialize("r", "overcrowded", options=Options(window=1))
+        await self.unending(diamond, "slow")
+        never = [
+            AddSplit(f"never{number}", new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
+            for number in range(250)
+        ]
+        await diamond.handle.signal(DiamondWorkflow.add, never)
+        await diamond.cancel()
+        await diamond.handle.result()
+        await self.save("diamond-overcrowded", diamond.handle.id)
+
     async def tidied(self):
         """A round of housekeeping over what the other shapes have left."""
         await self.datamon.housekeeping.run(timedelta(0))
@@ -196,6 +225,8 @@ async def main(version):
                 saver.continued,
                 saver.crowded,
                 saver.recovered,
+                saver.misheard,
+                saver.overcrowded,
                 saver.tidied,
             ):
                 await shape()
