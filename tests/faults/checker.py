@@ -114,6 +114,13 @@ def check(store: dict[str, bytes], expected: Expected) -> Verdict:
     return Verdict("done", bundle["id"], bundle["files"], bundle["conflicts"] + bundle["checkpoints"], len(splits))
 
 
+def contents(store: dict[str, bytes], repo: str, bundle: str) -> dict[str, bytes]:
+    """The files of a bundle, by name."""
+    folder = f"metadata/bundles/{repo}/{bundle}/"
+    lists = _yaml(store, f"{folder}bundle.yaml")["lists"]
+    return {entry["name"]: _content(store, entry) for entry in _entries(store, f"{folder}bundle-files-", lists)}
+
+
 def _check_strays(store, repo, made, expected):
     """Nothing lies among the bundles and labels that no commit of this diamond has made."""
     start = f"metadata/bundles/{repo}/"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from datamon.model import Order
 from tests.faults.checker import Wrong
+from tests.faults.fetching import killed_downloads
 from tests.faults.s3 import LOST_ANSWERS, Hold
 from tests.faults.work import PATIENCE, Life, Work
 
@@ -449,6 +450,7 @@ def scenarios(outage_seconds) -> list[Scenario]:
         Scenario(
             "a source file vanishes while it is read", change_source("vanishes"), remote=False, large=True, may_fail=1
         ),
+        Scenario("downloads killed again and again, over a line that fails", killed_downloads, large=True),
         Scenario("two hosts with clocks an hour apart, --order added", skewed_clocks, remote=False, order=Order.ADDED),
     ]
 

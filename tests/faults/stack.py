@@ -150,6 +150,10 @@ class Farm(_Place):
         ways = {"AWS_ENDPOINT_URL": s3.endpoint, "TEMPORAL_ADDRESS": tcp.address}
         return FarmWorker(self.folder / name, environment | ways, s3, tcp)
 
+    def client_over(self, worker):
+        """The command, with the way to the store that a worker has."""
+        return Command(self.folder / "client", self.client.more | {"AWS_ENDPOINT_URL": worker.s3.endpoint})
+
     def extra_worker(self, name, environment):
         """One more worker, which is not yet started."""
         return self._worker(name, self._parts, self._shared | environment)

@@ -4,6 +4,7 @@ import pytest
 
 from datamon.model import Order
 from tests.faults import disk
+from tests.faults.fetching import killed_downloads
 from tests.faults.scenarios import (
     Scenario,
     change_source,
@@ -35,6 +36,7 @@ ONCE = [
     Scenario("a zombie whose split was added again", overtaken("split.yaml with its lists")),
     Scenario("a source file changes", change_source("changes"), remote=False, large=True, may_fail=1),
     Scenario("a source file vanishes", change_source("vanishes"), remote=False, large=True, may_fail=1),
+    Scenario("downloads that are killed", killed_downloads, large=True),
     Scenario("clocks an hour apart", skewed_clocks, remote=False, order=Order.ADDED),
 ]
 

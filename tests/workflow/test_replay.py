@@ -34,7 +34,12 @@ async def test_todays_code_goes_on_with_yesterdays_workflows(path):
 
 
 def test_every_shape_is_there():
-    assert {path.parent.name: len(list(path.parent.glob("*.json"))) for path in SAVED} == {"1": 12, "2": 15, "3": 18, "4": 18}
+    assert {path.parent.name: len(list(path.parent.glob("*.json"))) for path in SAVED} == {
+        "1": 12,
+        "2": 15,
+        "3": 18,
+        "4": 18,
+    }
 
 
 @workflow.defn(name="DiamondWorkflow", sandboxed=False)
