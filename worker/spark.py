@@ -168,10 +168,10 @@ class SparkRuntime:
             settings["spark.python.unix.domain.socket.dir"] = self._socket_folder()
             # The JVM only hands out tasks here, so it may compile lightly and collect simply: it starts sooner.
             java_options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-        if self._is_local or self._master.startswith("spark://127.0.0.1:"):
+        if self._is_local or self._master.startswith(("spark://127.0.0.1:", "spark://localhost:")):
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         for name in _EXECUTORS_NEED:
-            if os.environ.get(name):
+            if os.environ.get(name) and not self._is_local:
                 settings[f"spark.executorEnv.{name}"] = os.environ[name]
         return settings | {"spark.driver.extraJavaOptions": java_options}
 
