@@ -19,7 +19,7 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.envconfig import ClientConfig, ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -27,7 +27,7 @@ from datamon.errors import BadUsage, DatamonError, Failed, NoWorker, ServerUnrea
 from datamon.settings import Settings, running_stack
 from starter.encryption import VARIABLE, converter
 from worker.telemetry import interceptors, runtime
-from workflows.names import PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
+from workflows.names import ASTRAY, PASSING, SEARCH_ATTRIBUTES, TASK_QUEUE
 
 CONNECT_SECONDS = 5
 WORKER_SECONDS = 2
@@ -168,13 +168,16 @@ async def server_id(client: Client) -> str:
 
 
 async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask again, for a while, where the server is too busy to take a question."""
+    """Ask again, for a while, where the server is too busy to take a question, or the worker bids us to."""
     pause, deadline = 0.1, time.monotonic() + BUSY_SECONDS
     while True:
         try:
             return await ask()
         except RPCError as error:
             if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED or time.monotonic() > deadline:
+                raise
+        except WorkflowQueryFailedError as error:
+            if ASTRAY not in str(error) or time.monotonic() > deadline:
                 raise
         await asyncio.sleep(pause)
         pause = min(2 * pause, 2)

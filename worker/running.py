@@ -7,8 +7,9 @@ events come together with those that followed; and a workflow that cannot be rep
 dies. See docs/decisions/019.
 
 Such a state shows by its numbers: events have come, and the size of the history, which every workflow task brings anew,
-is still the old one. It may answer queries. The next workflow task is failed without running it; the SDK then forgets
-the workflow, the server gives the task out again, and it is read from its history.
+is still the old one. It may answer queries. The next workflow task is failed without running it, and so is a query that
+brings more events; the SDK then forgets the workflow, and reads it from its history when the server gives the task out
+again, or the client asks again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Callable
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
+
+from workflows.names import ASTRAY
 
 _PASSIVE = frozenset({"query_workflow", "remove_from_cache"})
 
@@ -51,5 +54,5 @@ class _Careful:
 
 def _failed(run_id: str) -> WorkflowActivationCompletion:
     completion = WorkflowActivationCompletion(run_id=run_id)
-    completion.failed.failure.message = "a query has led this workflow astray; it is read again from its history"
+    completion.failed.failure.message = ASTRAY
     return completion

@@ -8,6 +8,7 @@ from datamon.ids import DiamondId, RepoName, SplitId
 
 TASK_QUEUE = "datamon"
 JANITOR = "janitor"  # id of the workflow that tidies up, and of its schedule
+ASTRAY = "a query has led this workflow astray; it is read again from its history"  # then ask once more
 PASSING = " (a command)"  # ends the identity of a worker that is there for one upload
 
 REPO = SearchAttributeKey.for_keyword("DatamonRepo")

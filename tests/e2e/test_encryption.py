@@ -1,10 +1,13 @@
 """With a key, nothing that people wrote can be read in what Temporal keeps."""
 
+import asyncio
 import base64
 import os
+from contextlib import suppress
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from datamon.settings import running_stack
 from starter.client import Datamon
@@ -65,6 +68,31 @@ async def test_nothing_that_was_written_can_be_read(sealed, files, tmp_path):
     assert [word for word in WORDS if word.encode() in kept] == []
     log = (sealed.home / "temporal.log").read_bytes()
     assert [word for word in WORDS if word.encode() in log] == []
+
+
+async def test_heartbeats_cannot_be_read_either(sealed, sparse):
+    """They are kept only while an attempt is under way, so it is looked at then."""
+    where = opened(sealed)
+    adding = sealed.popen("diamond", "add", *where, "--path", sparse(8), "--split", "s", "--create")
+    client = await Client.connect(running_stack(sealed.home).address)
+    handle = client.get_workflow_handle(f"split/r/{where[3]}/s")
+    while not (beats := await heartbeats(handle)):
+        assert adding.poll() is None, adding.communicate()
+        await asyncio.sleep(0.05)
+    assert {beat.metadata["encoding"] for beat in beats} == {b"binary/encrypted"}
+    assert [beat for beat in beats if b"bytes" in beat.data or b"files" in beat.data] == []
+    async with await Datamon.connect(sealed.settings()) as datamon:
+        progress = await datamon.diamonds.get("r", where[3]).split("s").progress()
+        assert progress is None or progress.bytes >= 0, "whoever has the key reads them"
+    sealed("diamond", "cancel", *where)
+    adding.communicate(timeout=100)
+
+
+async def heartbeats(handle):
+    with suppress(RPCError):
+        pending = (await handle.describe()).raw_description.pending_activities
+        return [beat for one in pending for beat in one.heartbeat_details.payloads]
+    return []
 
 
 @pytest.mark.parametrize("another", ["", key()], ids=["no key", "another key"])

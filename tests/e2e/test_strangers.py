@@ -27,15 +27,18 @@ def secrets(s3):
     }
 
 
-@pytest.fixture(scope="module")
-def planted(s3, secrets, tmp_path_factory):
-    """A stack that has them all, with its log as chatty as can be."""
+@pytest.fixture(scope="module", params=["histories in the clear", "histories encrypted"])
+def planted(request, s3, secrets, tmp_path_factory):
+    """A stack that has all but those that lead elsewhere, with its log as chatty as can be."""
     chatty = {
         "DATAMON_STORE": f"{s3.new_place()}/store",
         "DATAMON_LOG_LEVEL": "debug",
         "DATAMON_METRICS": "127.0.0.1:0",
     }
-    given = {name: value for name, value in secrets.items() if name not in ("AWS_SESSION_TOKEN", "TEMPORAL_API_KEY")}
+    elsewhere = {"AWS_SESSION_TOKEN", "TEMPORAL_API_KEY"}
+    if request.param == "histories in the clear":
+        elsewhere.add("DATAMON_ENCRYPTION_KEY")
+    given = {name: value for name, value in secrets.items() if name not in elsewhere}
     command = Command(tmp_path_factory.mktemp("home"), chatty | given)
     command.run("up", "--detach")
     yield command
@@ -95,6 +98,7 @@ async def test_secrets_are_told_nowhere(planted, secrets, files, tmp_path):
     report = (tmp_path / "report.html").read_bytes()
     assert b"pipe" in logs, "what is looked at is what was meant"
     assert b"pipe" in report
+    assert (b"pipe" in kept) == ("DATAMON_ENCRYPTION_KEY" not in planted.more)
     seen = {"output": "\n".join(said).encode(), "history": kept, "files": logs, "report": report}
     assert {name: leaks(text, secrets) for name, text in seen.items() if leaks(text, secrets)} == {}
 

@@ -25,7 +25,7 @@ from itertools import product
 from pathlib import Path
 
 from tests.faults import disk
-from tests.faults.report import write_report
+from tests.faults.report import grown, write_report
 from tests.faults.scenarios import Scenario, cluster_scenarios, give_up, hits, nothing, one_run, scenarios
 from tests.faults.stack import farm
 
@@ -173,9 +173,11 @@ def run_all(args):
     codes.append(_started("cluster", args.seed, min(CLUSTER_MINUTES, args.minutes), out).wait())
     codes.append(soak.wait())
     (out / "run.json").write_text(json.dumps({"seed": args.seed, "minutes": args.minutes}))
-    write_report(out)
+    leaking = grown(write_report(out))
     if any(codes):
         sys.exit("something failed: see FAILED above, with its seed")
+    if leaking:
+        sys.exit(f"memory has grown: {', '.join(leaking)}")
 
 
 def _started(what, seed, minutes, out):

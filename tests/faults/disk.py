@@ -1,6 +1,6 @@
 """A store in a directory: its disk runs full, its worker is killed. Each run has a process and a mount of its own.
 
-python -m tests.faults.disk full|killed SEED
+python -m tests.faults.disk full|full-in-commit|killed SEED
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def full_disk(life, chance: random.Random):
     """The disk runs full in the middle of uploads. Nothing ends as done that is not; with room, they go on."""
     life.farm.fill(leave=chance.randrange(256 << 10, 3 << 20))
     adding = asyncio.ensure_future(life.add())
-    await _told_why(life)
+    await _told_why(life.diamond.split(split).handle for split in life.splits)
     if chance.random() < 0.3:
         await life.cancel()
     else:
@@ -47,20 +47,30 @@ async def full_disk(life, chance: random.Random):
     await adding
 
 
-async def _told_why(life):
-    """Wait until a split says that there is no space left: it is what people see of the attempt in the Web UI."""
-    deadline = time.monotonic() + PATIENCE
+async def full_in_commit(life, chance: random.Random):
+    """The disk is full when the commit comes. There is no bundle, whole or half, until there is room."""
+    await life.add()
+    life.farm.fill(leave=4096 * chance.randrange(3))
+    committing = asyncio.ensure_future(life.commit())
+    await _told_why([life.diamond.handle])
+    life.farm.make_room()
+    await committing
+
+
+async def _told_why(handles):
+    """Wait until a workflow says that there is no space left: it is what people see of an attempt in the Web UI."""
+    handles, deadline = list(handles), time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        for split in life.splits:
-            if "no space left" in await _last_failure(life, split):
+        for handle in handles:
+            if "no space left" in await _last_failure(handle):
                 return
         await asyncio.sleep(0.1)
     raise Wrong("nobody was told that the disk is full")
 
 
-async def _last_failure(life, split):
+async def _last_failure(handle):
     try:
-        told = await life.diamond.split(split).handle.describe()
+        told = await handle.describe()
     except Exception:  # noqa: BLE001 - it is not started yet
         return ""
     return " ".join(pending.last_failure.message for pending in told.raw_description.pending_activities)
@@ -93,6 +103,12 @@ SCENARIOS = {
         remote=False,
         large=True,
         canceled=None,
+    ),
+    "full-in-commit": Scenario(
+        "the disk of the store is full when the commit comes, until somebody makes room",
+        full_in_commit,
+        remote=False,
+        large=True,
     ),
     "killed": Scenario(
         "kill -9 of the worker of a store in a directory, in uploads and in the commit",

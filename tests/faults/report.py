@@ -15,12 +15,13 @@ _KINDS = {"worker": "a worker", "jvm": "its JVM", "tasks": "its Python tasks", "
 
 
 def write_report(out):
-    """Add up what was written down, keep that, and write the page and its chart."""
+    """Add up what was written down, keep that, and write the page and its chart. Gives the results."""
     results = summed(out, **json.loads((out / "run.json").read_text()))
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     (DOCS / "reliability.md").write_text(page(results))
     memory = [json.loads(line) for line in (out / "memory.jsonl").read_text().splitlines()]
     _draw(memory, DOCS / "soak.png")
+    return results
 
 
 def summed(out, seed, minutes):
@@ -66,6 +67,11 @@ def _flat(memory):
         )
         found[kind] = [early, late]
     return found
+
+
+def grown(results):
+    """What has more memory late than early, by more than a tenth and 20 MiB."""
+    return [kind for kind, (early, late) in results["memory"].items() if late > 1.1 * early + 20]
 
 
 def page(results):

@@ -148,6 +148,29 @@ def test_no_list_can_make_a_file_appear_outside(context, tmp_path, name):
     assert not (tmp_path / "x").exists()
 
 
+def test_names_that_look_alike_come_back_as_they_were(context, tmp_path):
+    """Composed and decomposed letters, upper and lower case, full width, right to left, near misses of our own."""
+    names = [
+        "\u00e9",
+        "e\u0301",
+        "A",
+        "a",
+        "\uff41",
+        "a\u202eb",
+        ".Datamon/x",
+        "\uff0e\uff0e\uff0fx",
+        "..x",
+        "%2e%2e",
+        "a\\b",
+    ]
+    for number, name in enumerate(names):
+        path = tmp_path / "source" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(number))
+    download(context, uploaded(context, tmp_path / "source"), tmp_path / "out")
+    assert tree(tmp_path / "out") == {name: str(number) for number, name in enumerate(names)}
+
+
 def listed(context, entry):
     """A bundle of a list that anybody may have written, with right digests."""
     context.blob.create(keys.pack(SMALL), b"small")

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from starter.connect import patiently
 from starter.lookups import Lookups
 from workflows.diamond import PAGE
+from workflows.names import ASTRAY
 
 
 class Diamond:
@@ -69,17 +71,22 @@ async def test_nobody_waits_for_ever_when_the_asking_is_cut_off():
     assert await lookups.get("b") == "status of b"
 
 
-async def test_a_busy_server_is_asked_again():
+async def test_who_is_bid_to_ask_again_does():
+    """By a server that is busy, or a worker that reads the workflow anew: found by torture, seed 20262118."""
     busy = RPCError("consistent query buffer is full", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
-    answers = [busy, busy, "at last"]
+    astray = WorkflowQueryFailedError(ASTRAY)
+    answers = [busy, astray, busy, "at last"]
 
     async def ask():
         answer = answers.pop(0)
-        if isinstance(answer, RPCError):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
     assert await patiently(ask) == "at last"
     answers = [RPCError("gone", RPCStatusCode.NOT_FOUND, b""), "never"]
     with pytest.raises(RPCError, match="gone"):
+        await patiently(ask)
+    answers = [WorkflowQueryFailedError("no such page"), "never"]
+    with pytest.raises(WorkflowQueryFailedError, match="no such page"):
         await patiently(ask)

@@ -2,15 +2,18 @@
 
 import asyncio
 import random
+import socket
 from contextlib import suppress
 
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowQueryFailedError, WorkflowUpdateFailedError
 from temporalio.common import RawValue
+from temporalio.service import RPCError
 
-from datamon.errors import SplitFailed
-from tests.workflow.helpers import add_started, until
+from datamon.errors import CorruptObject, SplitFailed
+from tests.workflow.helpers import add_started, bundles, until
 from tests.workflow.server import private_server
 from workflows.messages import Options
 
@@ -124,6 +127,41 @@ async def test_no_message_stops_a_diamond(diamond, files):
             assert await is_well(diamond), (name, str(words)[:100])
     await (await diamond.add(files("p", {"a": "1"}))).result()
     assert (await diamond.commit("m")).files == 1
+
+
+async def test_no_update_or_query_stops_a_diamond(diamond, files):
+    """Whoever sends one by hand is told that it was not understood. A newer version may say more than we know."""
+    taken = []
+    for name in ("commit", "cancel", "initialized", "no_such_update"):
+        for words in [*POISON.get(name, [[5], [5, 5]]), [LONG]]:
+            if name == "cancel" and words == [{}, {}]:
+                continue  # what is too much is left out, and the rest is a good one
+            with suppress(WorkflowUpdateFailedError, RPCError):
+                await asyncio.wait_for(diamond.handle.execute_update(name, args=words), 10)
+                taken.append(name)
+            assert await is_well(diamond), (name, str(words)[:100])
+    assert set(taken) == {"initialized"}, "it takes no words, so any are left out"
+    for name in ("status", "splits", "split", "look_up", "commit", "no_such_query"):
+        for words in ([None], [{}], [-1], [LONG], [["x"] * 1000], [raw(b"{")], [5, 5, 5]):
+            with suppress(WorkflowQueryFailedError, RPCError):
+                await diamond.handle.query(name, args=words)
+            assert await is_well(diamond), (name, str(words)[:100])
+    newer = PATH | {"path": files("p", {"a": "1"}), "host": socket.gethostname(), "priority": {"is": ["new"]}}
+    await diamond.handle.signal("add", args=[[newer | {"split": "s"}]])
+    await diamond.split("s").result()
+    answer = await diamond.handle.execute_update("commit", args=[{"message": "m", "compression": "new"}])
+    assert answer["files"] == 1
+
+
+async def test_who_says_that_a_split_is_done_makes_no_bundle_of_it(datamon, diamond):
+    """The store knows better: the commit is refused, and the diamond can be canceled."""
+    split = await add_started(diamond)
+    await diamond.handle.signal("split_changed", {"split": split, "generation": 1, "state": "done", "files": 7})
+    with pytest.raises(CorruptObject, match="`state` is running, but the diamond was told it is done"):
+        await diamond.commit("m")
+    assert bundles(datamon, diamond) == []
+    await diamond.cancel("a liar")
+    assert (await diamond.described()).state == "canceled"
 
 
 async def test_no_message_stops_a_split(diamond):
