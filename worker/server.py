@@ -23,6 +23,7 @@ PORT, UI_PORT = 7233, 8233
 START_SECONDS = 60
 OWN_SECONDS = 0.5  # after which an answer is that of our own server
 STOP_SECONDS = 5
+CACHED_WORKFLOWS = 500  # in the server's memory, where by itself it keeps 128,000 of them, ended ones too
 _PR_SET_PDEATHSIG = 1
 
 
@@ -87,6 +88,7 @@ def server_command(home: Path, port: int, ui_port: int) -> list[str]:
     command += ["--ui-disable-news-fetch", "--log-level", "warn", "--log-format", "json"]
     for pragma in ("journal_mode=wal", "synchronous=normal"):  # child workflows start 1.5 times as fast
         command += ["--sqlite-pragma", pragma]
+    command += ["--dynamic-config-value", f"history.hostLevelCacheMaxSize={CACHED_WORKFLOWS}"]
     for name, kind in SEARCH_ATTRIBUTES.items():
         command += ["--search-attribute", f"{name}={kind}"]
     return command
