@@ -14,5 +14,20 @@ def test_every_rule_names_a_test_that_is_there():
     assert len(named) > 50
     for found in named:
         assert found is not None
-        text = (ROOT / "tests" / found[1]).read_text()
-        assert re.search(rf"^(async )?def {found[2]}\(", text, re.MULTILINE), f"{found[1]} has no {found[2]}"
+        assert_is_there(*found.groups())
+
+
+def test_every_promise_of_security_names_tests_that_are_there():
+    held = (ROOT / "SECURITY.md").read_text().partition("## What holds")[2].partition("\n## ")[0]
+    rows = [line for line in held.splitlines() if line.startswith("| ") and not line.startswith(("| | ", "| ---"))]
+    assert len(rows) > 15
+    for row in rows:
+        named = re.findall(r"`(\w+/\w+\.py)::(\w+)`", row)
+        assert named, row
+        for found in named:
+            assert_is_there(*found)
+
+
+def assert_is_there(file, name):
+    text = (ROOT / "tests" / file).read_text()
+    assert re.search(rf"^(async )?def {name}\(", text, re.MULTILINE), f"{file} has no {name}"
