@@ -19,6 +19,7 @@ from datamon.stores import Context
 
 REASON = 300  # characters of a reason that go through Temporal; split.yaml has all of it
 REASON_BYTES = 480  # and what they take there, where a letter that is not ASCII takes six or twelve
+TAG_BYTES = 120  # of a tag, when a diamond is taken up with all of its splits
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class RecoveryActivities:
             files=ended.files,
             bytes=ended.bytes,
             reason=shortened(ended.reason),
-            tag=ended.tag,
+            tag=shortened(ended.tag, TAG_BYTES),
             stopped=ended.reason == request.reason,
         )
 
@@ -115,14 +116,12 @@ class RecoveryActivities:
         return BundleReport.of(made) if made else None
 
 
-def shortened(reason: str) -> str:
-    """As much of a reason as goes through Temporal: all splits of a diamond may have one, and share a payload."""
-    reason = reason[:REASON]
-    while (size := size_in_payload(reason)) > REASON_BYTES:
-        reason = reason[: len(reason) * REASON_BYTES // size]
-    return reason
+def shortened(text: str, most: int = REASON_BYTES) -> str:
+    """As much of a text as goes through Temporal: all splits of a diamond may have one, and share a payload.
 
-
-def size_in_payload(text: str) -> int:
-    """Bytes of a text in a payload of Temporal, which is JSON with nothing but ASCII in it."""
-    return len(json.dumps(text))
+    There it is JSON, with nothing but ASCII in it.
+    """
+    text = text[:REASON]
+    while (size := len(json.dumps(text))) > most:
+        text = text[: len(text) * most // size]
+    return text

@@ -168,7 +168,7 @@ def _read(path: Path) -> dict[str, str]:
         if name not in known:
             raise BadUsage(f"{path}: there is no setting `{name}`; there are {', '.join(known)}")
         if not isinstance(value, str):
-            shown = "no text" if known[name].secret else repr(value)
+            shown = "no text" if known[name].secret or isinstance(value, dict | list) else repr(value)
             raise BadUsage(f'{path}: `{name}` is {shown}; write it as "text"')
         if value:
             values[known[name].variable] = _rooted(value, path.parent) if known[name].is_path else value

@@ -100,11 +100,11 @@ def _wrong(entry: Entry) -> str | None:
     pack, offset = entry.at if entry.at is not None else (None, 0)
     if not all(_HASH.fullmatch(digest) for digest in (entry.hash, entry.root, pack) if digest is not None):
         return "its hash is none"
-    if not all(0 <= number < 1 << 62 for number in (entry.size, entry.mode, abs(entry.mtime), offset)):
+    if not all(0 <= number < 1 << 62 for number in (entry.size, entry.mode, offset)) or abs(entry.mtime) >= 1 << 70:
         return "one of its numbers cannot be"
     if pack is None and entry.root is None and (entry.size or entry.hash != _NO_BYTES):
         return "does not say where its bytes are"
-    return flaw(entry.name, _MAX_STORED_NAME)
+    return flaw(entry.name, _MAX_STORED_NAME)  # how long a part may be, its file system says
 
 
 @dataclass(slots=True)
@@ -290,7 +290,7 @@ class _Folder:
     def claimed(self, *, force: bool) -> Iterator[tuple[_Folder, bool]]:
         """Make it ours while the block runs, or refuse. Tells whether files of the bundle may be there already."""
         looks = self._claim(force=force)
-        with open(self._path(f"{self._partial}/lock"), "ab", opener=_no_link) as lock:
+        with open(self._path(f"{self._partial}/lock"), "ab", opener=_shared) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -314,7 +314,7 @@ class _Folder:
     def release(self, descriptor: bytes) -> None:
         """All is there."""
         done = self._path(f"{self._partial}/done")
-        with open(done, "wb", opener=_no_link) as file:
+        with open(done, "wb", opener=_shared) as file:
             file.write(descriptor)
         os.replace(done, self._path(f"{OWN}/{self._bundle.id}.yaml"))
         shutil.rmtree(self._path(self._partial))
@@ -425,9 +425,14 @@ class _Folder:
             end = name.find("/", end + 1)
 
 
-def _no_link(path: str, flags: int) -> int:
+def _no_link(path: str, flags: int, mode: int = 0o600) -> int:
     """Open a file of our own. Whoever shares the destination may have put a link in its place."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def _shared(path: str, flags: int) -> int:
+    """The same for one that others may read, as their umask says."""
+    return _no_link(path, flags, 0o666)
 
 
 def _write(handle: int, data: bytes | memoryview) -> None:

@@ -120,7 +120,7 @@ class Contributor:
 class ListInfo:
     """What a descriptor keeps about one of its file lists, so that most questions need not open it."""
 
-    index: Annotated[str, msgspec.Meta(pattern="^[0-9a-z-]{1,100}$")]  # a part of its key
+    index: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-z-]{1,100}\Z")]  # a part of its key
     count: int
     bytes: int
     first: str

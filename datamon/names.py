@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_NAME_BYTES = 1024
-MAX_PART_BYTES = 255  # between two slashes: what file systems take
 _LAST = chr(0x10FFFF)
 RESERVED = frozenset({".datamon", ".conflicts", ".checkpoints"})
 
 
 def flaw(name: str, max_bytes: int = MAX_NAME_BYTES) -> str | None:
     """What is wrong with a file name, or None."""
-    if name.isascii() and len(name) <= MAX_PART_BYTES and _is_plain(f"/{name}/"):  # nearly all are
+    if name.isascii() and len(name) <= max_bytes and _is_plain(f"/{name}/"):  # nearly all are
         return None
     try:
         encoded = name.encode()
@@ -32,8 +31,6 @@ def flaw(name: str, max_bytes: int = MAX_NAME_BYTES) -> str | None:
         return "its name contains a NUL"
     if any(part in ("", ".", "..") for part in name.split("/")):
         return "its name is not a plain relative path"
-    if any(len(part) > MAX_PART_BYTES for part in encoded.split(b"/")):
-        return f"a part of its name is longer than {MAX_PART_BYTES} bytes"
     return None
 
 

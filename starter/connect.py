@@ -178,7 +178,7 @@ async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
                 raise
         except WorkflowQueryFailedError as error:
             if ASTRAY not in str(error) or time.monotonic() > deadline:
-                raise
+                raise Failed(f"the workflow could not answer: {error}") from error
         await asyncio.sleep(pause)
         pause = min(2 * pause, 2)
 

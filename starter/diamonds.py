@@ -53,13 +53,12 @@ from workflows.messages import (
     SplitStatus,
 )
 from workflows.names import TASK_QUEUE, attributes, diamond_workflow, host_queue, split_workflow
-from workflows.record import DiamondRecord
+from workflows.record import ADDED_AGAIN, DiamondRecord
 from workflows.split import SplitWorkflow
 
 if TYPE_CHECKING:
     from starter.client import Datamon
 
-_OVERTAKEN = "it was added again"
 _LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
 
 
@@ -256,10 +255,10 @@ class Diamond:
     def _taken(self, add: AddSplit, status: SplitStatus) -> Split:
         if status.request == add.request:
             return Split(self._datamon, self, add.split, add.request)
-        if status.refused is not None and status.refused.request == add.request:
+        if status.refused is not None:  # of this add, or of one after it, when this one was refused as well
             raise status.refused.error()
-        if status.known:  # another add under its id came after this one
-            raise SplitFailed(add.split, _OVERTAKEN)
+        if status.known:  # another add under its id came after this one, and was taken
+            raise SplitFailed(add.split, ADDED_AGAIN)
         raise Failed(f"diamond {self.id} did not take split {add.split}; add it again")
 
     def split(self, split: str) -> Split:
@@ -456,7 +455,7 @@ class Split:
             if not status.known:
                 raise NotFound("split", self.id)
             if self._request is not None and status.request not in ("", self._request):
-                raise SplitFailed(self.id, _OVERTAKEN)
+                raise SplitFailed(self.id, ADDED_AGAIN)
             if status.started:
                 return
             if status.state is SplitState.FAILED:

@@ -201,7 +201,7 @@ class DiamondWorkflow:
         """Cancel, for callers that do not wait. During a commit it waits, and counts if that comes to nothing."""
         with self._listening():
             if told is None and not checks_messages():
-                return  # the same
+                return  # as it was before messages were read with care
             request = CancelRequest() if told is None else heard(CancelRequest, told)
             if not self._record.state.ended and self._record.cancel is None:
                 self._record.cancel = request

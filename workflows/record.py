@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from activities.recovery import FoundSplit, TakenUp, shortened, size_in_payload
+from activities.recovery import FoundSplit, TakenUp, shortened
 from datamon import keys
 from datamon.errors import BadUsage, DatamonError, NotFound, NothingToCommit, WrongState
 from datamon.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
@@ -39,9 +39,10 @@ from workflows.messages import (
 )
 from workflows.names import TASK_QUEUE, host_queue
 
+ADDED_AGAIN = "it was added again"  # why a run of a split counts no more
 REFUSALS = 100  # refused adds and failed commits that are remembered, for the clients that sent them
 MAX_QUEUE = 300  # bytes of the name of a task queue, which has the host's in it; the server takes 1,000
-MAX_WEIGHT = 1_200_000  # bytes of text that a diamond remembers of its splits, which must fit a payload
+MAX_WEIGHT = 1_000_000  # bytes of text that a diamond remembers of its splits; packed, they must fit a payload
 REFUSED_WEIGHT = 200_000  # and of all that it has refused
 MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.4 MB; a payload ends at 2 MiB
 
@@ -69,9 +70,9 @@ class SplitRow:
 
 
 def _weight(add: AddSplit) -> int:
-    """Bytes of text that somebody has chosen, in a payload."""
+    """Bytes of text that somebody has chosen."""
     texts = (add.path, add.queue, add.host, add.tag, add.files, add.name_filter)
-    return sum(map(size_in_payload, (*texts, add.contributor.name, add.contributor.email)))
+    return sum(len(text.encode()) for text in (*texts, add.contributor.name, add.contributor.email))
 
 
 _rows = msgspec.json.Decoder(dict[SplitId, SplitRow])
@@ -107,8 +108,8 @@ class SplitIndex:
     def _count(self, row: SplitRow, sign: int) -> None:
         self.states[row.state] += sign
         self.waiting += sign * (row.waiting is not None)
-        text = _weight(row.waiting) if row.waiting is not None else size_in_payload(row.tag)
-        self.weight += sign * (text + size_in_payload(row.reason))
+        text = _weight(row.waiting) if row.waiting is not None else len(row.tag.encode())
+        self.weight += sign * (text + len(row.reason.encode()))
         if row.state is SplitState.DONE:
             self.files += sign * row.files
             self.bytes += sign * row.bytes
@@ -222,7 +223,7 @@ class DiamondRecord:
         if add.files and not keys.is_split_names(add.files, self.repo, self.diamond, add.split):
             return "`files` is no key of a list of names; leave it out, and use `datamon diamond add --files`"
         if self.index.weight + _weight(add) > MAX_WEIGHT:
-            return f"paths, tags and filters of its splits come to more than {MAX_WEIGHT:,} bytes"
+            return f"paths, tags, filters and contributors of its splits come to more than {MAX_WEIGHT:,} bytes"
         return ""
 
     def _accept(self, add: AddSplit, known: SplitRow | None, now: str) -> None:
@@ -234,7 +235,7 @@ class DiamondRecord:
             row.position, row.request, row.waiting, row.tag = self.added, add.request, add, add.tag
             row.state, row.reason, row.started = SplitState.RUNNING, "", False
             if row.open:
-                row.superseded, row.stop = True, "it was added again"
+                row.superseded, row.stop = True, ADDED_AGAIN
         self.refused.pop(add.split, None)
 
     def _refuse(self, add: AddSplit, error: DatamonError) -> None:
@@ -489,4 +490,4 @@ def _remember(table: dict[str, Refusal], key: str, refusal: Refusal) -> None:
 
 
 def _size(refusal: Refusal) -> int:
-    return size_in_payload(repr(refusal.args))
+    return len(ascii(refusal.args))

@@ -23,6 +23,7 @@ from datamon.stores import ObjectStore
 from datamon.stores.s3 import S3Object, S3Store
 
 FILE_MODE = 0o644  # objects have none
+MAX_PART_BYTES = 255  # between two slashes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -106,6 +107,8 @@ class S3Tree(Tree):
 
 def _found(name: str, path: str, found: S3Object, on_unfit: OnUnfit) -> Iterator[Found]:
     wrong = flaw(name)
+    if wrong is None and any(len(part.encode()) > MAX_PART_BYTES for part in name.split("/")):
+        wrong = f"no folder takes a name longer than {MAX_PART_BYTES} bytes, so nobody could download it"
     if wrong is not None:
         on_unfit(UnfitFile(name, wrong))
     else:

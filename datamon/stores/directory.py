@@ -165,12 +165,12 @@ class DirectoryStore:
         if self._is_swept:
             return
         self._is_swept = True
-        with os.scandir(self.root / _PRIVATE) as found:
-            for item in found:
+        with suppress(OSError):
+            for name in filter(_TEMPORARY.fullmatch, os.listdir(self.root / _PRIVATE)):
                 with suppress(OSError):  # it is gone already, or another user's
-                    age = time.time() - item.stat(follow_symlinks=False).st_mtime
-                    if _TEMPORARY.fullmatch(item.name) and age > _FORGOTTEN_SECONDS:
-                        os.unlink(item.path)
+                    path = self.root / _PRIVATE / name
+                    if time.time() - path.lstat().st_mtime > _FORGOTTEN_SECONDS:
+                        path.unlink()
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

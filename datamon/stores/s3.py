@@ -94,18 +94,15 @@ class S3Store:
 
         A range is asked for also where it is all of the object: its answer says how many bytes it has.
         """
-        if length == 0:
-            return b""
-        stop = "" if length is None else start + length - 1
-        return self._body(key, Range=f"bytes={start}-{stop}")[0]
+        return self._range(key, start, length)[0]
 
     def get_versioned(self, key: str) -> Versioned:
         """See ObjectStore."""
-        return Versioned(*self._body(key, ChecksumMode="ENABLED"))
+        return Versioned(*self._range(key, 0, None, ChecksumMode="ENABLED"))
 
     def get_if(self, key: str, etag: str, start: int, length: int) -> bytes:
         """A range of an object as long as it is the version with this ETag, else ObjectChanged."""
-        return self._body(key, Range=f"bytes={start}-{start + length - 1}", IfMatch=etag)[0] if length else b""
+        return self._range(key, start, length, IfMatch=etag)[0]
 
     def exists(self, key: str) -> bool:
         """See ObjectStore."""
@@ -173,13 +170,16 @@ class S3Store:
                 return
             options["ContinuationToken"] = page["NextContinuationToken"]
 
-    def _body(self, key: str, **options: Any) -> tuple[bytes, str]:
-        """An object's bytes and ETag. A body that breaks off is asked for again."""
+    def _range(self, key: str, start: int, length: int | None, **options: Any) -> tuple[bytes, str]:
+        """Bytes of an object, and its ETag. A body that is not whole is asked for again."""
+        if length == 0:
+            return b"", ""
+        options["Range"] = f"bytes={start}-{'' if length is None else start + length - 1}"
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 answer = self._call(key, self.client.get_object, Key=self.prefix + key, **options)
                 body = answer["Body"].read()
-                _check_length(body, answer.get("ContentRange", ""))
+                _check_whole(body, start, length, answer.get("ContentRange", ""))
                 return body, answer["ETag"]
             except _Unmet:
                 raise ObjectChanged(key) from None
@@ -304,11 +304,18 @@ def _client(pid: int, profile: str) -> Any:  # noqa: ARG001 - what it is cached 
     return boto3.session.Session(profile_name=profile or None).client("s3", config=config)
 
 
-def _check_length(body: bytes, told: str) -> None:
-    """See to it that all of a range came: a gateway may hand on what it has got so far as if it were all."""
-    found = re.match(r"bytes (\d+)-(\d+)/", told)
-    if found is not None and len(body) != int(found[2]) - int(found[1]) + 1:
-        raise OSError(f"{len(body)} bytes came of {told}")
+def _check_whole(body: bytes, start: int, length: int | None, told: str) -> None:
+    """See to it that all of a range came: a gateway may hand on what it has got so far as if it were all.
+
+    `told` is the answer's Content-Range; a server that knows no ranges sends none, and the whole object.
+    """
+    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", told)
+    if found is None:
+        return
+    first, last, size = map(int, found.groups())
+    stop = size if length is None else min(size, start + length)
+    if (first, last + 1, len(body)) != (start, stop, stop - start):
+        raise OSError(f"{len(body)} bytes came, which are said to be {told}")
 
 
 def _pause(attempt: int) -> float:

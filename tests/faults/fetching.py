@@ -18,10 +18,10 @@ async def killed_downloads(life, chance: random.Random):
     """Kill -9 of a download right after an answer of the store has come, and the same command once more."""
     await life.live()
     out = life.farm.folder / "out"
-    line = life.farm.workers[0].s3
+    line, killed = life.farm.workers[0].s3, 0
     with line.storm(chance.random(), SHARE):
         for _ in range(KILLS):
-            hold = line.start_hold(Hold("GET", "/blob/(packs|chunks)/", done=True, skip=chance.randrange(9)))
+            hold = line.start_hold(Hold("GET", "/blob/(packs|chunks)/", done=True, skip=chance.randrange(5)))
             downloading = _started(life, out)
             await asyncio.to_thread(_until_held_or_over, hold, downloading)
             line.end_hold(hold, carry_on=True)
@@ -30,7 +30,10 @@ async def killed_downloads(life, chance: random.Random):
             await asyncio.to_thread(downloading.communicate)
             if _is_whole(life, out):  # the kill came too late
                 break
+            killed += 1
         await _fetch(life, out)
+    if not killed:
+        raise Wrong("no download was killed, so nothing was shown")
     store = await asyncio.to_thread(life.farm.read)
     wanted = contents(store, life.repo, life.answered)
     found = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}

@@ -266,7 +266,11 @@ class Cottage(_Place):
         """All objects of the store, and whatever was left unfinished; but for the locks."""
         store = self.disk / "store"
         files = (path for path in store.rglob("*") if path.is_file() and path.parts[-2:] != (".datamon-store", "lock"))
-        return {str(path.relative_to(store)): path.read_bytes() for path in files}
+        found = {}
+        for path in files:
+            with suppress(FileNotFoundError):  # a temporary one, of a task that lives on for a moment
+                found[str(path.relative_to(store))] = path.read_bytes()
+        return found
 
     def clear(self):
         shutil.rmtree(self.disk / "store")

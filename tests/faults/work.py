@@ -202,6 +202,7 @@ class Life:
         state = await self.settled()
         for worker in self.farm.workers:  # a task that was stopped may still put what it had in its hands
             await self.farm.quiet(worker)
+        clashed = any(isinstance(error, ConflictsForbidden) for error in self.refused)
         expected = Expected(
             self.repo,
             self.diamond.id,
@@ -211,9 +212,9 @@ class Life:
             self.work.label if state is DiamondState.DONE else "",
             self.answered,
             {one.split: (str(one.state), one.generation) for one in await self._asked(self.diamond.splits)},
-            frozenset({str(self.work.mode), str(ConflictMode.KEEP)} if self.refused else {str(self.work.mode)}),
+            frozenset({str(self.work.mode), str(ConflictMode.KEEP)} if clashed else {str(self.work.mode)}),
             str(self.work.order),
-            any(isinstance(error, ConflictsForbidden) for error in self.refused),
+            clashed,
         )
         store = await asyncio.to_thread(self.farm.read)
         verdict = check(store, expected)

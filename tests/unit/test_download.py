@@ -2,12 +2,14 @@
 
 import io
 import os
+import pickle
 import random
 import re
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from blake3 import blake3
@@ -32,7 +34,7 @@ from datamon.plan import make_plan
 from datamon.sources import Source, open_tree
 from datamon.stores import open_context
 from datamon.upload import Upload, upload_part
-from tests.conftest import tree
+from tests.conftest import as_an_ordinary_user, tree
 from tests.lists import opened
 
 R, D, B = RepoName("r"), DiamondId("d"), BundleId("b")
@@ -283,8 +285,7 @@ def test_chunks_of_a_large_file_are_not_fetched_again(context, tmp_path):
     assert (tmp_path / "out" / "large").read_bytes() == data
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o400])
-def test_a_large_file_that_only_lacks_its_name_is_not_made_longer(context, tmp_path, mode):
+def test_a_large_file_that_only_lacks_its_name_is_not_made_longer(context, tmp_path):
     """As it is when a download is killed right before the last step: the last chunk is shorter than the others."""
     data = random.Random(5).randbytes(CHUNK_BYTES + 7)
     (tmp_path / "source").mkdir()
@@ -296,12 +297,43 @@ def test_a_large_file_that_only_lacks_its_name_is_not_made_longer(context, tmp_p
         download(context, made, tmp_path / "out", force=True)
     [partial] = (tmp_path / "out" / ".datamon" / "partial" / "b").glob("*-*")
     assert partial.read_bytes() == data
-    partial.chmod(mode)
     in_the_way.rmdir()
     seen = []
     download(context, made, tmp_path / "out", progress=lambda _, count: seen.append(count))
     assert in_the_way.read_bytes() == data
     assert sum(seen) == len(data)
+
+
+def test_a_large_file_that_nobody_may_write_to_any_more_is_fetched_anew(context, bundle, tmp_path):
+    """It has got its mode, and was killed before it got its name."""
+    own = tmp_path / "out" / ".datamon" / "partial" / "b"
+    own.mkdir(parents=True)
+    [large] = [entry for entry in bundle_entries(context, bundle) if entry.name == "large"]
+    growing = own / f"{large.hash}-{blake3(b'large').hexdigest()[:8]}"
+    growing.write_bytes(b"half")
+    growing.chmod(0o400)
+    code = "import pickle, sys; from datamon.download import download; download(*pickle.load(sys.stdin.buffer))"
+    words = pickle.dumps((context, bundle, tmp_path / "out"))
+    subprocess.run([sys.executable, "-c", code], input=words, check=True, preexec_fn=as_an_ordinary_user)
+    assert (tmp_path / "out" / "large").read_bytes() == (tmp_path / "source" / "large").read_bytes()
+
+
+@pytest.mark.parametrize("year", [1601, 2200])
+def test_times_far_away_come_back(context, tmp_path, year):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "f").write_text("1")
+    seconds = int(datetime(year, 1, 1, tzinfo=UTC).timestamp())
+    os.utime(tmp_path / "source" / "f", (seconds, seconds))
+    there = (tmp_path / "source" / "f").stat().st_mtime_ns
+    download(context, uploaded(context, tmp_path / "source"), tmp_path / "out")
+    assert (tmp_path / "out" / "f").stat().st_mtime_ns == there
+
+
+def test_the_record_of_a_download_is_for_all_to_read(context, bundle, tmp_path):
+    before = os.umask(0o022)
+    download(context, bundle, tmp_path / "out")
+    os.umask(before)
+    assert (tmp_path / "out" / ".datamon" / "b.yaml").stat().st_mode & 0o777 == 0o644
 
 
 def test_force_takes_the_places_of_files_and_leaves_others(context, bundle, tmp_path):

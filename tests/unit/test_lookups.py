@@ -6,6 +6,7 @@ import pytest
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from datamon.errors import Failed
 from starter.connect import patiently
 from starter.lookups import Lookups
 from workflows.diamond import PAGE
@@ -88,5 +89,5 @@ async def test_who_is_bid_to_ask_again_does():
     with pytest.raises(RPCError, match="gone"):
         await patiently(ask)
     answers = [WorkflowQueryFailedError("no such page"), "never"]
-    with pytest.raises(WorkflowQueryFailedError, match="no such page"):
+    with pytest.raises(Failed, match="could not answer: no such page"):
         await patiently(ask)

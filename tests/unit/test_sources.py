@@ -1,6 +1,7 @@
 """What a source holds, wherever it is: a list of names, a filter, and S3."""
 
 import os
+from datetime import UTC, datetime
 
 import pytest
 
@@ -8,7 +9,9 @@ from datamon.errors import BadUsage, SourceChanged, SourceMissing, SourceUnreada
 from datamon.names import NameRange, order
 from datamon.plan import make_plan
 from datamon.sources import Source, allowed, open_tree, sorted_names
+from datamon.sources.s3 import _found
 from datamon.stores import open_context, open_store
+from datamon.stores.s3 import S3Object
 
 FILES = ["a/1", "a/2/x", "a-b", "b.txt", "b/1", "c/é", "part/1", "part/3", "part-1/0", "part-1/1", "part-2/x"]
 
@@ -103,7 +106,7 @@ def test_what_is_not_there(path):
         names(Source(f"{path}/nothing"))
 
 
-@pytest.mark.parametrize("name", ["b.txt/x", "loop"])
+@pytest.mark.parametrize("name", ["b.txt/x", "loop", "n" * 300])
 def test_a_listed_name_that_cannot_be_looked_at_is_told_or_skipped(tmp_path, context, name):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "b.txt").write_text("a file")
@@ -274,3 +277,12 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "f")
     with pytest.raises(SourceChanged, match="'f' changed"):
         tree.read(found, 0, found.size)
+
+
+@pytest.mark.parametrize(("count", "fits"), [(255, True), (256, False)])
+def test_an_object_with_a_name_that_no_folder_takes_is_unfit(count, fits):
+    """S3 takes such names. The server of the tests does not, so what it would list is made here."""
+    name, unfit = f"a/{'n' * count}", []
+    seen = S3Object(name, 1, datetime(2026, 1, 1, tzinfo=UTC), "etag")
+    found = [one.name for one in _found(name, f"s3://b/{name}", seen, unfit.append)]
+    assert (found, [error.name for error in unfit]) == (([name], []) if fits else ([], [name]))

@@ -249,14 +249,16 @@ async def test_a_running_split_added_again_is_stopped_and_the_new_run_counts(dat
     assert (await diamond.commit("m")).files == 1
 
 
-async def test_of_many_who_add_one_split_at_once_each_is_told_what_became_of_it(diamond, files):
+async def test_of_many_who_add_one_split_at_once_each_is_told_what_became_of_it(diamond, sparse, files):
     """Found by a worker that came back late: who was overtaken was told to add the split again."""
-    paths = [files(f"p{number}", {"a": str(number)}) for number in range(8)]
-    again = SplitOptions(id="s", create=True)
-    told = await asyncio.gather(*(diamond.add(path, again) for path in paths), return_exceptions=True)
+    again, path = SplitOptions(id="s", create=True), sparse(64)
+    told = await asyncio.gather(*(diamond.add(path, again) for _ in range(8)), return_exceptions=True)
     overtaken = {str(one) for one in told if not isinstance(one, Split)}
     assert overtaken == {"split s failed: it was added again"}
-    assert (await diamond.split("s").result()).files == 1
+    last = await diamond.add(files("p", {"a": "1"}), again)
+    assert (await last.result()).files == 1
+    told = await asyncio.gather(*(diamond.add(path, again) for _ in range(8)), return_exceptions=True)
+    assert {type(one) for one in told} == {WrongState}, "it is done, and that is what all are told"
 
 
 async def test_a_window_limits_how_many_splits_run_at_once(datamon, repo, files):

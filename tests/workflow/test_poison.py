@@ -192,7 +192,7 @@ async def test_a_diamond_that_was_told_too_much_goes_on(tmp_path, spark):
             bad = {"path": "/" + "\x01" * 4000, "host": "nobody", "split": "\x01" * 90}
             await diamond.handle.signal("add", [bad, bad])
             long = {"path": f"/{number}" + "\u0436" * 250, "host": "nobody", "split": f"s{number}"}
-            long["contributor"] = {"name": random.Random(number).randbytes(1800).hex(), "email": ""}
+            long["contributor"] = {"name": random.Random(number).randbytes(1900).hex(), "email": ""}
             await diamond.handle.signal("add", [long])
             await diamond.handle.signal("commit", {"message": "m", "label": "\x01" * 4000, "request": f"{number}"})
         await until(lambda: has_continued(diamond))
