@@ -172,7 +172,8 @@ def run_all(args):
     codes = [process.wait() for process in farms]
     codes.append(_started("cluster", args.seed, min(CLUSTER_MINUTES, args.minutes), out).wait())
     codes.append(soak.wait())
-    (out / "run.json").write_text(json.dumps({"seed": args.seed, "minutes": args.minutes}))
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
+    (out / "run.json").write_text(json.dumps({"seed": args.seed, "minutes": args.minutes, "commit": commit.strip()}))
     leaking = grown(write_report(out))
     if any(codes):
         sys.exit("something failed: see FAILED above, with its seed")

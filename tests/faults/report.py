@@ -24,7 +24,7 @@ def write_report(out):
     return results
 
 
-def summed(out, seed, minutes):
+def summed(out, seed, minutes, commit):
     """All runs by fault."""
     runs = [json.loads(line) for path in sorted(out.glob("*-*.jsonl")) for line in path.read_text().splitlines()]
     by_fault = defaultdict(list)
@@ -34,6 +34,7 @@ def summed(out, seed, minutes):
     return {
         "seed": seed,
         "minutes": minutes,
+        "commit": commit,
         "cores": os.cpu_count(),
         "faults": {name: _row(found) for name, found in by_fault.items()},
         "memory": _flat(memory),
@@ -87,8 +88,8 @@ def page(results):
 def _run(results):
     faults = results["faults"].values()
     runs, wrong = sum(row["runs"] for row in faults), sum(row["wrong"] for row in faults)
-    told = f"The last run: {results['minutes']:g} minutes on {results['cores']} cores from seed {results['seed']}"
-    return f"{told}, {runs:,} diamonds, {wrong} with something wrong."
+    told = f"The last run: {results['minutes']:g} minutes on {results['cores']} cores, of commit {results['commit']}"
+    return f"{told} and from seed {results['seed']}: {runs:,} diamonds, {wrong} with something wrong."
 
 
 def _faults(results):
