@@ -72,7 +72,11 @@ class SplitRow:
 def _weight(add: AddSplit) -> int:
     """Bytes of text that somebody has chosen."""
     texts = (add.path, add.queue, add.host, add.tag, add.files, add.name_filter)
-    return sum(len(text.encode()) for text in (*texts, add.contributor.name, add.contributor.email))
+    return sum(map(_bytes, (*texts, add.contributor.name, add.contributor.email)))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))  # what is not UTF-8 is refused elsewhere; nothing may fail here
 
 
 _rows = msgspec.json.Decoder(dict[SplitId, SplitRow])
@@ -108,8 +112,8 @@ class SplitIndex:
     def _count(self, row: SplitRow, sign: int) -> None:
         self.states[row.state] += sign
         self.waiting += sign * (row.waiting is not None)
-        text = _weight(row.waiting) if row.waiting is not None else len(row.tag.encode())
-        self.weight += sign * (text + len(row.reason.encode()))
+        text = _weight(row.waiting) if row.waiting is not None else _bytes(row.tag)
+        self.weight += sign * (text + _bytes(row.reason))
         if row.state is SplitState.DONE:
             self.files += sign * row.files
             self.bytes += sign * row.bytes

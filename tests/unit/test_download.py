@@ -159,11 +159,13 @@ def test_names_that_look_alike_come_back_as_they_were(context, tmp_path):
         "a",
         "\uff41",
         "a\u202eb",
+        "a\u200bb",
         ".Datamon/x",
         "\uff0e\uff0e\uff0fx",
         "..x",
+        "x..",
         "%2e%2e",
-        "a\\b",
+        "a\\..\\b",
     ]
     for number, name in enumerate(names):
         path = tmp_path / "source" / name

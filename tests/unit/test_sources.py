@@ -198,32 +198,6 @@ def test_a_link_that_is_put_in_the_place_of_a_file_is_not_followed(tmp_path, swa
         tree.read(found, 0, found.size)
 
 
-def test_names_that_look_alike_stay_apart(tmp_path, context):
-    """Composed and decomposed letters, upper and lower case, full width, right to left: all are names of their own."""
-    names = [
-        "\u00e9",
-        "e\u0301",
-        "A",
-        "a",
-        "\uff41",
-        "a\u202eb",
-        "a\u200bb",
-        ".Datamon",
-        "\uff0e\uff0e\uff0fx",
-        "..x",
-        "x..",
-        "%2e%2e",
-        "a\\..\\b",
-    ]
-    (tmp_path / "source").mkdir()
-    for name in names:
-        (tmp_path / "source" / name).write_text(name)
-    tree = open_tree(Source(str(tmp_path / "source")))
-    assert {found.name: tree.read(found, 0, found.size).decode() for found in tree.walk()} == {
-        name: name for name in names
-    }
-
-
 @pytest.mark.parametrize(
     ("path", "folders", "may"),
     [
