@@ -1,4 +1,4 @@
-"""The short form of `make torture`: every kind of fault once, with one seed."""
+"""The short form of `make torture`: of each kind of fault one, with one seed."""
 
 import pytest
 
