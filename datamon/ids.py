@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import NewType
 
-from ksuid import Ksuid
+from ksuid import Ksuid, KsuidMs
 
 from datamon.errors import BadUsage
 
@@ -62,12 +62,16 @@ def plain_text(kind: str, text: str, most: int = MAX_TEXT) -> str:
 
 def new_id() -> str:
     """A fresh KSUID. For clients only: a workflow uses `id_at`, which replays."""
-    return str(Ksuid())
+    return str(KsuidMs())
 
 
 def id_at(seconds: float, payload: bytes) -> str:
-    """The KSUID of this moment and these 16 random bytes; the same every time it is asked."""
-    return str(Ksuid(datetime=datetime.fromtimestamp(seconds, tz=UTC), payload=payload))
+    """The KSUID of this moment and these random bytes; the same every time it is asked.
+
+    With 15 bytes it sorts by time to four milliseconds; with 16, as ids did at first, to the second.
+    """
+    kind = KsuidMs if len(payload) == KsuidMs.PAYLOAD_LENGTH_IN_BYTES else Ksuid
+    return str(kind(datetime=datetime.fromtimestamp(seconds, tz=UTC), payload=payload))
 
 
 def _checked(kind: str, text: str) -> str:

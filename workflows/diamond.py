@@ -470,7 +470,8 @@ class DiamondWorkflow:
 
 
 def _new_id() -> str:
-    return id_at(workflow.time(), workflow.random().randbytes(16))
+    size = 15 if workflow.patched("ids-sort-within-a-second") else 16
+    return id_at(workflow.time(), workflow.random().randbytes(size))
 
 
 def _named(request: CommitRequest) -> CommitRequest:

@@ -1,4 +1,7 @@
+import time
+
 import pytest
+from ksuid import Ksuid
 
 from datamon.errors import BadUsage
 from datamon.ids import bundle_id, diamond_id, id_at, label_name, new_id, repo_name, split_id
@@ -20,7 +23,24 @@ def test_ids_that_could_leave_their_place_are_refused(check, text):
         check(text)
 
 
-def test_a_ksuid_of_a_workflow_is_the_same_when_replayed_and_sorts_by_time():
-    assert id_at(1_763_250_000, bytes(16)) == id_at(1_763_250_000, bytes(16))
-    assert id_at(1_763_250_000, b"\xff" * 16) < id_at(1_763_250_001, bytes(16))
-    assert len(new_id()) == 27
+@pytest.mark.parametrize(("size", "step"), [(15, 0.004), (16, 1)])
+def test_a_ksuid_of_a_workflow_is_the_same_when_replayed_and_sorts_by_time(size, step):
+    assert id_at(1_763_250_000, bytes(size)) == id_at(1_763_250_000, bytes(size))
+    for start in (1_763_250_000, 1_763_250_000.5, 1_763_250_000.996):
+        assert id_at(start, b"\xff" * size) < id_at(start + step, bytes(size))
+
+
+def test_a_ksuid_says_when_it_was_made_to_whoever_reads_ksuids():
+    for size in (15, 16):
+        made = Ksuid.from_base62(id_at(1_763_250_000.25, bytes(size)))
+        assert made.timestamp == 1_763_250_000
+    assert abs(Ksuid.from_base62(new_id()).timestamp - time.time()) < 60
+
+
+def test_ids_that_a_client_makes_one_after_the_other_sort_in_that_order():
+    made = [new_id()]
+    while len(made) < 10:
+        time.sleep(0.009)
+        made.append(new_id())
+    assert made == sorted(made)
+    assert {len(one) for one in made} == {27}

@@ -32,8 +32,9 @@ async def add(diamond, path, split=None):
 
 
 def fetched(datamon, diamond, destination):
-    """The newest bundle of a diamond's repo, downloaded."""
-    download(datamon.context, bundles(datamon, diamond)[-1], Path(destination), Wanted())
+    """The bundle of a diamond, downloaded."""
+    [made] = [bundle for bundle in bundles(datamon, diamond) if bundle.diamond.id == diamond.id]
+    download(datamon.context, made, Path(destination), Wanted())
     return tree(destination)
 
 
@@ -291,6 +292,14 @@ async def test_a_preview_of_too_little_is_refused(datamon, diamond, files):
     await add(diamond, files("p", {"a": "1"}))
     with pytest.raises(NothingToCommit, match="fewer than the 2"):
         await diamond.preview(splits=2)
+
+
+async def test_bundles_of_one_second_are_listed_in_the_order_they_were_made(datamon, repo, files):
+    opened = [await datamon.diamonds.initialize(repo) for _ in range(6)]
+    await asyncio.gather(*(add(diamond, files("p", {"a": "1"})) for diamond in opened))
+    made = [(await diamond.commit("m")).bundle for diamond in opened]
+    assert [bundle.id for bundle in bundles(datamon, opened[0])] == made
+    assert catalog.newest_bundle(datamon.context, RepoName(repo)) == made[-1]
 
 
 async def test_twenty_diamonds_at_once_do_not_disturb_each_other(datamon, repo, files, tmp_path):
