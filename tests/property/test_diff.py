@@ -15,9 +15,9 @@ from datamon.ids import BundleId
 from datamon.model import Entry
 from datamon.names import NameRange, found_by, order, prefixed
 from datamon.stores import open_context
+from tests.bundles import R, bundle_of
 from tests.property.strategies import in_order_without_clashes, names
 from tests.property.test_merge import short_names
-from tests.unit.test_download import R, bundle_of
 
 hashes, modes, zero = st.sampled_from(["a" * 64, "b" * 64]), st.sampled_from([420, 493]), st.just(0)
 files = st.builds(Entry, short_names, hashes, st.just(1), modes, zero, zero)

@@ -17,15 +17,9 @@ from datamon.model import Entry
 from datamon.names import EVERYTHING, NameRange
 from datamon.plan import SLICE_BYTES, Part, make_plan
 from datamon.sources import Source, open_tree
-from datamon.stores import open_context
 from datamon.upload import AT_ONCE, Upload, upload_part, upload_slice
+from tests.bundles import bundle_of
 from tests.lists import opened
-from tests.unit.test_download import bundle_of
-
-
-@pytest.fixture
-def context(tmp_path):
-    return open_context(str(tmp_path / "store"))
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from datamon.download import download
 from datamon.filelist import read_info
 from datamon import keys
 from datamon.stores import open_context
-from tests.unit.test_download import bundle_of
+from tests.bundles import bundle_of
 
 context = open_context(sys.argv[1])
 infos = []

@@ -14,8 +14,8 @@ from datamon.filelist import ListWriter
 from datamon.model import Contributor, Entry
 from datamon.stores import open_context
 from starter.output import PAGE, print_listing
+from tests.bundles import B, R, bundle_of
 from tests.conftest import BIN
-from tests.unit.test_download import B, R, bundle_of
 
 THINGS = [{"name": "é\n\u2028 \x85", "size": 1}, {"name": "long enough", "size": 1000}]
 

@@ -10,15 +10,10 @@ from datamon.names import NameRange, order
 from datamon.plan import make_plan
 from datamon.sources import Source, allowed, open_tree, sorted_names
 from datamon.sources.s3 import _found
-from datamon.stores import open_context, open_store
+from datamon.stores import open_store
 from datamon.stores.s3 import S3Object
 
 FILES = ["a/1", "a/2/x", "a-b", "b.txt", "b/1", "c/é", "part/1", "part/3", "part-1/0", "part-1/1", "part-2/x"]
-
-
-@pytest.fixture
-def context(tmp_path):
-    return open_context(str(tmp_path / "store"))
 
 
 @pytest.fixture(params=["local", "s3"])
