@@ -26,10 +26,13 @@ demo: $(READY) ## run a whole diamond on the embedded stack and show it; KEEP=1 
 test: $(READY) ## run all tests, on real servers; JOBS=0 runs them one after the other
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
-.PHONY: test-browser
-test-browser: $(READY) ## look at the Web UI and reports in Chromium, which is installed where apt-get is; SCREENSHOTS=docs/images keeps what is seen
+.PHONY: browser
+browser: $(READY) ## install Chromium, where apt-get is, and what drives it
 	@command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
+
+.PHONY: test-browser
+test-browser: browser ## look at the Web UI and reports in Chromium; SCREENSHOTS=docs/images keeps what is seen
 	SCREENSHOTS="$(SCREENSHOTS)" $(BIN)/python -m pytest tests/browser $(PYTEST)
 
 .PHONY: torture

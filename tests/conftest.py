@@ -20,7 +20,8 @@ from worker.spark import SparkRuntime
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
 BIN = Path(sys.executable).parent
-LONGEST = ("test_content", "test_faults", "test_many", "test_cluster", "test_stack", "test_upgrade")
+LONGEST = ("test_faults", "test_content", "test_many", "test_stack", "test_bad_input", "test_cluster", "test_upgrade")
+QUICK = ("unit", "property")
 
 
 def as_an_ordinary_user():
@@ -31,8 +32,13 @@ def as_an_ordinary_user():
 
 
 def pytest_collection_modifyitems(items):
-    """What takes longest comes first, so that nobody waits for it in the end."""
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    """What takes longest comes first and what is quick comes last, so that nobody waits for one file in the end."""
+
+    def rank(item):
+        file = item.path.stem
+        return LONGEST.index(file) if file in LONGEST else len(LONGEST) + (item.path.parent.name in QUICK)
+
+    items.sort(key=rank)
 
 
 @dataclass

@@ -22,11 +22,11 @@ PATIENCE = 20_000  # ms
 
 def chromium():
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert found, "there is no Chromium; `make test-browser` installs Debian's"
+    assert found, "there is no Chromium; `make browser` installs Debian's"
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: it has an event loop of its own, and so have other tests
 def browser():
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
