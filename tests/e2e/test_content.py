@@ -178,7 +178,7 @@ def test_an_upload_that_is_killed_goes_on_and_stores_nothing_again(cloud, elsewh
     for number in range(2000):
         (source / f"small{number}").write_bytes(random.Random(number).randbytes(5000))
     random_file(source / "huge", SLICE_BYTES + (100 << 20))  # more than one task takes
-    random_file(source / "large", 100 << 20)
+    random_file(source / "large", 300 << 20)
     size = sum(path.stat().st_size for path in source.iterdir())
     before = set(context.blob.keys())
 
@@ -188,12 +188,12 @@ def test_an_upload_that_is_killed_goes_on_and_stores_nothing_again(cloud, elsewh
     where = opened(cloud)
     worker = start_worker(elsewhere)
     split = elsewhere("diamond", "add", *where, "--path", str(source), "--detach")
-    until(lambda: len(stored()) > 4, 60)
+    until(lambda: len(stored()) > 12, 60)
     worker.kill()
     worker.communicate()
     until(lambda: not processes_of(elsewhere.home))  # Spark has gone with it
     survived = stored()
-    assert 4 < len(survived) < size / CHUNK_BYTES
+    assert 12 < len(survived) < size / CHUNK_BYTES
     worker = start_worker(elsewhere)
     bundle = cloud("diamond", "commit", *where, "--message", "m", "--wait")
     told = cloud.json("diamond", "split", "get", *where, "--split", split)

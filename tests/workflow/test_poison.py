@@ -145,7 +145,7 @@ async def test_no_update_or_query_stops_a_diamond(diamond, files):
         for words in ([None], [{}], [-1], [LONG], [["x"] * 1000], [raw(b"{")], [5, 5, 5]):
             with suppress(WorkflowQueryFailedError, RPCError):
                 await diamond.handle.query(name, args=words)
-        assert await is_well(diamond), name
+            assert await is_well(diamond), (name, str(words)[:100])
     newer = PATH | {"path": files("p", {"a": "1"}), "host": socket.gethostname(), "priority": {"is": ["new"]}}
     await diamond.handle.signal("add", args=[[newer | {"split": "s"}]])
     await diamond.split("s").result()
