@@ -15,6 +15,13 @@ $(READY): pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# The tree that is installed, as links: mypy and import-linter do not know packages that lie elsewhere.
+TREE := build/tree
+$(TREE)/.ready: pyproject.toml $(wildcard datamon/*)
+	@rm -rf $(TREE) && mkdir -p $(TREE)/datamon
+	@ln -s $(addprefix $(CURDIR)/,$(wildcard datamon/*)) $(addprefix $(CURDIR)/,workflows activities worker starter) $(TREE)/datamon/
+	@touch $@
+
 .PHONY: setup
 setup: $(READY) ## create .venv with the pinned dependencies
 
@@ -36,7 +43,7 @@ test-browser: browser ## look at the Web UI and reports in Chromium; SCREENSHOTS
 	SCREENSHOTS="$(SCREENSHOTS)" $(BIN)/python -m pytest tests/browser $(PYTEST)
 
 .PHONY: torture
-torture: $(READY) ## break things for an hour, with seeds that are printed, and write docs/reliability.md; TORTURE="--minutes 5" for less
+torture: $(READY) ## break things for an hour, with seeds that are printed, and write docs/internals/reliability.md; TORTURE="--minutes 5" for less
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python -m tests.faults $(TORTURE)
 
@@ -47,19 +54,20 @@ bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; 
 .PHONY: scale
 scale: $(READY) ## commits of up to 10 M files beside DuckDB and Spark SQL, many splits, and the chart in docs; half an hour
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	for what in merge listing "growth tiny" "growth entries" "growth splits" "growth chart" "crowd knee" "crowd adds" \
-		"crowd diamonds" "crowd chart"; do \
+	for what in merge listing "growth tiny" "growth entries" "growth splits" "growth chart" "concurrency knee" "concurrency adds" \
+		"concurrency diamonds" "concurrency chart"; do \
 		$(BIN)/python -m bench.$$what || missed="$$missed $$what"; done; test -z "$$missed"
 
 .PHONY: docs
-docs: $(READY) ## write docs/reference.md from the code
+docs: $(READY) ## write docs/reference/reference.md from the code
 	$(BIN)/python docs/reference.py
 
 .PHONY: lint
-lint: $(READY) ## check style and types, the Dockerfile and the compose file
+lint: $(READY) $(TREE)/.ready ## check style, types and imports, the Dockerfile and the compose file
 	$(BIN)/ruff check $(SOURCES) tests bench examples docs
 	$(BIN)/ruff format --check $(SOURCES) tests bench examples docs
-	$(BIN)/mypy
+	MYPYPATH=$(TREE) $(BIN)/mypy
+	cd $(TREE) && $(CURDIR)/$(BIN)/lint-imports --no-cache --config $(CURDIR)/.importlinter
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 

@@ -3,81 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from temporalio import activity
 
-from activities.sharing import check_written, same_store
-from activities.spark import Progress, SparkJob, spark_job
-from activities.wire import wire_errors
-from datamon import catalog, keys
-from datamon.commit import (
-    SAMPLE,
-    MergeTask,
-    check_range,
-    merge_range,
-    ranges_to_merge,
-    read_splits,
-)
-from datamon.errors import ConflictsForbidden, NotFound
-from datamon.ids import BundleId, DiamondId, RepoName
-from datamon.model import Bundle, ConflictMode, LeftOut, Order, Origin, Split, TakenSplit
-from datamon.ranges import NumberedRange
-from datamon.stores import Context
+from datamon.activities.cluster_checks import check_written, same_store
+from datamon.activities.contracts import commit as contract
+from datamon.activities.contracts.commit import BundleReport, GiveUpBundle, MakeBundle
+from datamon.activities.failures import errors_as_failures
+from datamon.activities.registry import ActivityGroup, Resources
+from datamon.activities.spark import Progress, SparkJob, spark_job
+from datamon.bundles.catalog import check_not_given_up, get_bundle, give_up_bundle, publish_bundle
+from datamon.bundles.model import Bundle, DiamondOrigin
+from datamon.core.errors import ConflictsForbidden, NotFound
+from datamon.diamonds.commit import merge_task, read_splits
+from datamon.diamonds.model import Split
+from datamon.lists.reference import ListRef
+from datamon.merge.inputs import MergeTask
+from datamon.merge.kernel import SAMPLE, check_part, join_lists, joined, merge_part, work_of
+from datamon.merge.modes import ConflictMode
+from datamon.merge.ranges import Part
+from datamon.stores import keys
+from datamon.stores.context import Context
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-@dataclass(frozen=True)
-class MakeBundle:
-    """A bundle to be made of splits that are done."""
-
-    repo: RepoName
-    diamond: DiamondId
-    bundle: BundleId
-    message: str
-    created: str
-    mode: ConflictMode
-    order: Order
-    splits: list[TakenSplit]
-    left_out: list[LeftOut]
-
-
-@dataclass(frozen=True)
-class BundleReport:
-    """What a bundle came to."""
-
-    files: int
-    bytes: int
-    conflicts: int
-
-    @classmethod
-    def of(cls, bundle: Bundle) -> BundleReport:
-        """The report on a bundle that exists."""
-        return cls(bundle.files, bundle.bytes, bundle.conflicts + bundle.checkpoints)
-
-
-@dataclass(frozen=True)
-class GiveUpBundle:
-    """A bundle whose making failed."""
-
-    repo: RepoName
-    bundle: BundleId
-
-
-class CommitActivities:
-    """Metadata only: no content is read or written."""
+class CommitActivities(contract.CommitActivities, ActivityGroup):
+    """See the contract."""
 
     def __init__(self, context: Context, spark: Callable[[], SparkContext]) -> None:
         self._context, self._spark = context, spark
 
+    @classmethod
+    def build(cls, resources: Resources) -> CommitActivities:
+        """See ActivityGroup."""
+        return cls(resources.context, resources.spark)
+
     @activity.defn(no_thread_cancel_exception=True)
     def make_bundle(self, request: MakeBundle) -> BundleReport:
-        """Merge, then publish. Run again, it finds its own lists and its own bundle.yaml, and answers the same."""
-        with wire_errors(), spark_job(self._spark, f"commit {request.repo}/{request.diamond}") as job:
+        """See the contract."""
+        with errors_as_failures(), spark_job(self._spark, f"commit {request.repo}/{request.diamond}") as job:
             bundle = self._made_before(request)
             if bundle is None:
                 with same_store(self._context.vmetadata, on_cluster=job.on_cluster):
@@ -86,72 +55,76 @@ class CommitActivities:
 
     @activity.defn
     def give_up_bundle(self, request: GiveUpBundle) -> BundleReport | None:
-        """See to it that no attempt that wakes up late makes the bundle; or report on it, if one already has."""
-        with wire_errors(patient=True):
-            made = catalog.give_up_bundle(self._context, request.repo, request.bundle)
+        """See the contract."""
+        with errors_as_failures(patient=True):
+            made = give_up_bundle(self._context, request.repo, request.bundle)
         return BundleReport.of(made) if made else None
 
     def _made_before(self, request: MakeBundle) -> Bundle | None:
         """What an earlier attempt published before it could say so."""
         try:
-            return catalog.get_bundle(self._context, request.repo, request.bundle)
+            return get_bundle(self._context, request.repo, request.bundle)
         except NotFound:
             return None
 
     def _make(self, request: MakeBundle, job: SparkJob) -> Bundle:
-        catalog.check_not_given_up(self._context, request.repo, request.bundle)
+        check_not_given_up(self._context, request.repo, request.bundle)
         splits = read_splits(self._context.vmetadata, request.repo, request.diamond, request.splits)
         bundle = self._merge(request, splits, job)
-        catalog.publish_bundle(self._context, bundle)
+        publish_bundle(self._context, request.repo, bundle)
         return bundle
 
     def _merge(self, request: MakeBundle, splits: list[Split], job: SparkJob) -> Bundle:
-        task = MergeTask(
-            request.repo,
-            request.diamond,
-            request.bundle,
-            request.mode,
-            request.order,
-            request.splits,
-            {split.id: split.lists for split in splits},
-        )
-        numbered = ranges_to_merge(task, self._context)
+        task = merge_task(splits, request.splits, request.mode, request.order)
+        work = work_of(task, self._context)
+        parts = [one for one in work if isinstance(one, Part)]
         files, size = sum(split.files for split in splits), sum(split.bytes for split in splits)
-        work = Progress(all_parts=len(numbered), all_files=files, all_bytes=size)
+        progress = Progress(all_parts=len(parts), all_files=files, all_bytes=size)
         if request.mode is ConflictMode.FORBID:
-            job.progress = replace(work, phase="looking for conflicts")
-            self._refuse_conflicts(task, numbered, job)
-        job.progress = replace(work, phase="merging")
-        reports = job.run(partial(merge_range, task=task, context=self._context), numbered)
-        lists = [info for report in reports for info in report.lists]
-        written = (keys.bundle_files(request.repo, request.bundle, info.index) for info in lists)
-        check_written(self._context.metadata, written, on_cluster=job.on_cluster)
+            job.progress = replace(progress, phase="looking for conflicts")
+            self._refuse_conflicts(request, task, parts, job)
+        job.progress = replace(progress, phase="merging")
+        reports = job.run(partial(merge_part, task=task, context=self._context), parts)
+        lists = [one for report in reports for one in report.lists]
+        check_written(self._context.metadata, map(_key, lists), on_cluster=job.on_cluster)
+        lists = joined(
+            [*(one for one in work if not isinstance(one, Part)), *lists],
+            task,
+            lambda groups: self._join(groups, task, job),
+        )
         conflicts = sum(report.conflicts for report in reports)
         return Bundle(
             id=request.bundle,
-            repo=request.repo,
             message=request.message,
             created=request.created,
             contributors=list(dict.fromkeys(split.contributor for split in splits)),
-            parents=[],
-            diamond=Origin(
-                id=request.diamond,
+            origin=DiamondOrigin(
+                diamond=request.diamond,
                 mode=request.mode,
                 order=request.order,
                 splits=request.splits,
                 left_out=request.left_out,
             ),
-            files=sum(report.files for report in reports),
-            bytes=sum(report.bytes for report in reports),
+            files=sum(one.count for one in lists),
+            bytes=sum(one.bytes for one in lists),
             conflicts=0 if request.mode is ConflictMode.CHECKPOINTS else conflicts,
             checkpoints=conflicts if request.mode is ConflictMode.CHECKPOINTS else 0,
+            metadata=request.metadata,
             lists=lists,
         )
 
-    def _refuse_conflicts(self, task: MergeTask, ranges: list[NumberedRange], job: SparkJob) -> None:
+    def _join(self, groups: list[list[ListRef]], task: MergeTask, job: SparkJob) -> list[list[ListRef]]:
+        job.progress.all_parts += len(groups)
+        return job.run(partial(join_lists, task=task, context=self._context), groups)
+
+    def _refuse_conflicts(self, request: MakeBundle, task: MergeTask, parts: list[Part], job: SparkJob) -> None:
         """Look before writing anything, so that a refused commit leaves nothing behind."""
-        reports = job.run(partial(check_range, task=task, context=self._context), ranges)
+        reports = job.run(partial(check_part, task=task, context=self._context), parts)
         count = sum(report.conflicts for report in reports)
         if count:
             sample = [name for report in reports for name in report.sample]
-            raise ConflictsForbidden(task.diamond, count, sample[:SAMPLE])
+            raise ConflictsForbidden(request.diamond, count, sample[:SAMPLE])
+
+
+def _key(reference: ListRef) -> str:
+    return keys.file_list(reference.digest)

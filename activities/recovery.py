@@ -2,100 +2,73 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-
 from temporalio import activity
 
-from activities.commit import BundleReport
-from activities.heart import beating
-from activities.wire import wire_errors
-from datamon import catalog, keys
-from datamon.catalog import at_once
-from datamon.errors import CorruptObject, NotFound, StaleWrite, WrongState
-from datamon.ids import DiamondId, RepoName, SplitId
-from datamon.model import Diamond, DiamondState, Split, SplitState
-from datamon.stores import Context
+from datamon.activities.contracts import recovery as contract
+from datamon.activities.contracts.commit import BundleReport
+from datamon.activities.contracts.recovery import RecoveredSplit, TakenUp, TakeUp
+from datamon.activities.failures import errors_as_failures
+from datamon.activities.heartbeat import heartbeating
+from datamon.activities.registry import ActivityGroup, Resources
+from datamon.bundles.catalog import give_up_bundle
+from datamon.core.concurrency import map_concurrently
+from datamon.core.errors import CorruptObject, NotFound, StaleWrite, WrongState
+from datamon.core.ids import SplitId
+from datamon.core.text import REASON_BYTES, shortened
+from datamon.diamonds.catalog import end_split, get_diamond, get_split, take_up
+from datamon.diamonds.model import Diamond, DiamondState, Split, SplitState
+from datamon.stores import keys
+from datamon.stores.context import Context
 
-REASON = 300  # characters of a reason that go through Temporal; split.yaml has all of it
-REASON_BYTES = 480  # and what they take there, where a letter that is not ASCII takes six or twelve
 TAG_BYTES = 120  # of a tag, when a diamond is taken up with all of its splits
 
 
-@dataclass(frozen=True)
-class TakeUp:
-    """A diamond to take up, and why splits that were running are failed."""
-
-    repo: RepoName
-    diamond: DiamondId
-    now: str
-    reason: str
-    epoch: str
-
-
-@dataclass(frozen=True)
-class FoundSplit:
-    """A split that has ended. `stopped`: only now, by taking up its diamond."""
-
-    id: SplitId
-    state: SplitState
-    generation: int
-    position: int
-    created: str
-    files: int
-    bytes: int
-    reason: str
-    tag: str
-    stopped: bool
-
-
-@dataclass(frozen=True)
-class TakenUp:
-    """A diamond as it was last published. `made` is the bundle that was being made, if that had come to an end."""
-
-    diamond: Diamond
-    made: BundleReport | None = None
-    splits: list[FoundSplit] = field(default_factory=list)
-
-
-class RecoveryActivities:
-    """Reads the store, and settles what was under way."""
+class RecoveryActivities(contract.RecoveryActivities, ActivityGroup):
+    """See the contract."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
+    @classmethod
+    def build(cls, resources: Resources) -> RecoveryActivities:
+        """See ActivityGroup."""
+        return cls(resources.context)
+
     @activity.defn
     def take_up(self, request: TakeUp) -> TakenUp:
-        """Find what a diamond came to. Whoever still works for its lost workflow can publish nothing from here on."""
-        with wire_errors(), beating(activity.heartbeat):
-            diamond = catalog.get_diamond(self._context, request.repo, request.diamond)
+        """See the contract."""
+        with errors_as_failures(), heartbeating(activity.heartbeat):
+            diamond = get_diamond(self._context, request.repo, request.diamond)
             if diamond.state.ended:
                 raise WrongState("diamond", diamond.id, diamond.state, "there is nothing to recover")
             if diamond.epoch == request.epoch and diamond.updated != request.now:
                 raise StaleWrite(keys.diamond(diamond.repo, diamond.id))  # another attempt of ours came to an end
-            diamond = catalog.take_up(self._context, diamond, request.epoch, request.now)
+            diamond = take_up(self._context, diamond, request.epoch, request.now)
             names = self._context.vmetadata.folders(keys.splits(diamond.repo, diamond.id))
-            found = [split for split in at_once(names, lambda name: self._settled(name, request)) if split is not None]
-            found.sort(key=lambda split: (split.position, split.created, split.id))
-            return TakenUp(diamond, self._made(diamond), found)
+            settled = map_concurrently(names, lambda name: self._settled(name, request))
+            splits = sorted(
+                (split for split in settled if split is not None),
+                key=lambda split: (split.position, split.created, split.id),
+            )
+            return TakenUp(diamond, self._made(diamond), splits)
 
-    def _settled(self, name: str, request: TakeUp) -> FoundSplit | None:
+    def _settled(self, name: str, request: TakeUp) -> RecoveredSplit | None:
         """A split that has ended, if need be only now. One that is damaged counts as failed."""
         try:
-            return self._found(catalog.get_split(self._context, request.repo, request.diamond, SplitId(name)), request)
+            return self._recovered(get_split(self._context, request.repo, request.diamond, SplitId(name)), request)
         except NotFound:
             return None
         except CorruptObject as error:
-            why = shortened(str(error))
-            return FoundSplit(SplitId(name), SplitState.FAILED, 0, 0, request.now, 0, 0, why, "", stopped=False)
+            reason = shortened(str(error), REASON_BYTES)
+            return RecoveredSplit(SplitId(name), SplitState.FAILED, 0, 0, request.now, 0, 0, reason, "", stopped=False)
 
-    def _found(self, split: Split, request: TakeUp) -> FoundSplit:
+    def _recovered(self, split: Split, request: TakeUp) -> RecoveredSplit:
         key, ended = keys.split(split.repo, split.diamond, split.id), split
         if split.state is SplitState.RUNNING and split.epoch == request.epoch:
             raise StaleWrite(key)  # it was started after this very recovery: this attempt woke up late
         if split.state is SplitState.RUNNING:
-            ended = catalog.end_split(self._context.vmetadata, key, split.generation, request.now, request.reason)
-        return FoundSplit(
+            ended = end_split(self._context.vmetadata, key, split.generation, request.now, request.reason)
+        return RecoveredSplit(
             id=ended.id,
             state=ended.state,
             generation=ended.generation,
@@ -103,7 +76,7 @@ class RecoveryActivities:
             created=ended.created,
             files=ended.files,
             bytes=ended.bytes,
-            reason=shortened(ended.reason),
+            reason=shortened(ended.reason, REASON_BYTES),
             tag=shortened(ended.tag, TAG_BYTES),
             stopped=ended.reason == request.reason,
         )
@@ -112,16 +85,5 @@ class RecoveryActivities:
         """A bundle that was being made exists by now, or never will."""
         if diamond.state is not DiamondState.COMMITTING or diamond.making is None:
             return None
-        made = catalog.give_up_bundle(self._context, diamond.repo, diamond.making)
+        made = give_up_bundle(self._context, diamond.repo, diamond.making)
         return BundleReport.of(made) if made else None
-
-
-def shortened(text: str, most: int = REASON_BYTES) -> str:
-    """As much of a text as goes through Temporal: all splits of a diamond may have one, and share a payload.
-
-    There it is JSON, with nothing but ASCII in it.
-    """
-    text = text[:REASON]
-    while (size := len(json.dumps(text))) > most:
-        text = text[: len(text) * most // size]
-    return text

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
 
-from activities.heart import beating
-from datamon.errors import DatamonError, caught
-from datamon.processes import settle_in
-from datamon.telling import Ear, Listener, Teller
+from datamon.activities.heartbeat import heartbeating
+from datamon.core.errors import DatamonError, error_as_value
+from datamon.core.process_tuning import tune_process
+from datamon.core.task_progress import ProgressAddress, ProgressReceiver, ProgressSender
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,10 +43,12 @@ class Progress:
     slots: int = 0  # for how many tasks at a time the source was cut
 
     @classmethod
-    def read(cls, told: object) -> Self:
+    def read(cls, details: object) -> Self:
         """The progress that a heartbeat carried, be it of an older or a newer version."""
         known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in told.items() if name in known} if isinstance(told, dict) else {})
+        return cls(
+            **{name: value for name, value in details.items() if name in known} if isinstance(details, dict) else {}
+        )
 
 
 class SparkJob:
@@ -55,7 +57,7 @@ class SparkJob:
     def __init__(self, start: Callable[[], SparkContext], about: str) -> None:
         self._start, self._about = start, about
         self._spark: SparkContext | None = None
-        self._listener: Listener | None = None
+        self._receiver: ProgressReceiver | None = None
         self._before = Progress()  # what earlier runs of this job came to
         self._pace = _Pace()
         info = activity.info()
@@ -69,8 +71,8 @@ class SparkJob:
             try:
                 self._spark = self._start()
             except Exception as error:  # noqa: BLE001 - a JVM that ends in the middle of its start shows in many ways
-                self._stop_if_told()
-                raise ApplicationError(f"Spark did not start: {_gist(error)}", type="SparkFailed") from None
+                self._stop_if_asked()
+                raise ApplicationError(f"Spark did not start: {_short_reason(error)}", type="SparkFailed") from None
         return self._spark
 
     @property
@@ -84,28 +86,28 @@ class SparkJob:
         return not (self.spark.master or "").startswith("local")
 
     def run(self, work: Callable[..., Result], items: Sequence[Item]) -> list[Result]:
-        """Do the work on each item, in tasks of one or a few. It is called with the item and `tell`, for progress."""
+        """Do the work on each item, in tasks of one or a few. It is called with the item and `report_progress`."""
         if not items:
             return []
-        self._stop_if_told()
-        ear = self._listen()
+        self._stop_if_asked()
+        address = self._receive_progress()
 
         def task(numbered: tuple[int, Item]) -> Result | DatamonError:
-            settle_in()
-            teller = Teller(ear, numbered[0])
-            outcome = caught(work, numbered[1], tell=teller)
-            teller.end()
+            tune_process()
+            sender = ProgressSender(address, numbered[0])
+            outcome = error_as_value(work, numbered[1], report_progress=sender)
+            sender.end()
             return outcome
 
         self.spark.setJobGroup(self._group, self._about, interruptOnCancel=True)
         try:
             tasks = len(items) if self.on_cluster else min(len(items), TASKS_A_SLOT * self.slots)
             outcomes = self.spark.parallelize(list(enumerate(items)), tasks).map(task).collect()
-        except Exception as error:  # noqa: BLE001 - whatever py4j or a dying JVM throws, told in one line
-            self._stop_if_told()
-            raise ApplicationError(f"Spark: {_gist(error)}", type="SparkFailed") from None
+        except Exception as error:  # noqa: BLE001 - whatever py4j or a dying JVM throws, said in one line
+            self._stop_if_asked()
+            raise ApplicationError(f"Spark: {_short_reason(error)}", type="SparkFailed") from None
         finally:
-            self._hear()
+            self._update_progress()
             self.close()
         results: list[Result] = []
         for outcome in outcomes:
@@ -114,41 +116,41 @@ class SparkJob:
             results.append(outcome)
         return results
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Send the progress, and stop the Spark job if this activity is to end. Called until the activity returns."""
-        self._hear()
+        self._update_progress()
         self.progress.rate = self._pace.of(self.progress.bytes)
         activity.heartbeat(asdict(self.progress))
         if (activity.is_cancelled() or activity.is_worker_shutdown()) and self._spark is not None:
             self._spark.cancelJobGroup(self._group)
 
     def close(self) -> None:
-        """Stop listening to tasks."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        """Stop receiving reports of tasks."""
+        if self._receiver is not None:
+            self._receiver.close()
+            self._receiver = None
 
-    def _listen(self) -> Ear | None:
-        """Where the tasks of the next run tell how far they are: the address that Spark itself reaches us by."""
+    def _receive_progress(self) -> ProgressAddress | None:
+        """Where the tasks of the next run report their progress: the address that Spark itself reaches us by."""
         self._before = replace(self.progress)
         host = self.spark.getConf().get("spark.driver.host")
         try:
-            self._listener = Listener(host or "127.0.0.1")
+            self._receiver = ProgressReceiver(host or "127.0.0.1")
         except OSError:
             return None
-        return self._listener.ear
+        return self._receiver.address
 
-    def _hear(self) -> None:
-        listener = self._listener
-        if listener is not None:
-            parts, files, size, stored = listener.totals()
+    def _update_progress(self) -> None:
+        receiver = self._receiver
+        if receiver is not None:
+            parts, files, size, stored = receiver.totals()
             now, before = self.progress, self._before
             now.parts, now.files = before.parts + parts, before.files + files
-            told = before.bytes + size
-            now.bytes = min(told, now.all_bytes) if now.all_bytes else told  # a part may tell of its slices once more
+            done = before.bytes + size
+            now.bytes = min(done, now.all_bytes) if now.all_bytes else done  # a part may report its slices once more
             now.stored = before.stored + stored
 
-    def _stop_if_told(self) -> None:
+    def _stop_if_asked(self) -> None:
         if activity.is_cancelled():
             raise CancelledError("stopped")
         if activity.is_worker_shutdown():
@@ -161,10 +163,10 @@ class SparkJob:
 
 @contextmanager
 def spark_job(start: Callable[[], SparkContext], about: str) -> Iterator[SparkJob]:
-    """A SparkJob whose heart beats on a thread of its own until the block ends."""
+    """A SparkJob that sends heartbeats on a thread of its own until the block ends."""
     job = SparkJob(start, about)
     try:
-        with beating(job.beat):
+        with heartbeating(job.heartbeat):
             yield job
     finally:
         job.close()
@@ -187,7 +189,7 @@ class _Pace:
         return int((size - before) / (now - then)) if now > then else 0
 
 
-def _gist(error: Exception) -> str:
+def _short_reason(error: Exception) -> str:
     """The one line of a Spark error that says what happened; the rest is two languages' stack traces."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     noise = ("at ", "File ", "org.apache", "Caused by")

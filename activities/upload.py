@@ -4,65 +4,53 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from temporalio import activity
 
-from activities.sharing import check_written, same_files
-from activities.spark import Progress, spark_job
-from activities.wire import wire_errors
-from datamon import catalog, keys
-from datamon.errors import StaleWrite
-from datamon.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.known import Base
-from datamon.model import Split, SplitState
-from datamon.plan import Plan, make_plan
-from datamon.sources import Source, allowed, open_tree
-from datamon.stores import Context
-from datamon.upload import PartReport, Upload, upload_part, upload_slice
+from datamon.activities.cluster_checks import check_written, same_files
+from datamon.activities.contracts import upload as contract
+from datamon.activities.contracts.upload import UploadReport, UploadSplit
+from datamon.activities.failures import errors_as_failures
+from datamon.activities.registry import ActivityGroup, Resources, RunsOn
+from datamon.activities.spark import Progress, spark_job
+from datamon.bundles.catalog import get_bundle
+from datamon.core.errors import StaleWrite
+from datamon.diamonds.catalog import revise_split
+from datamon.diamonds.model import Split, SplitState
+from datamon.sources.plan import Plan, make_plan
+from datamon.sources.source import check_allowed
+from datamon.sources.tree import open_tree
+from datamon.sources.upload import BaseBundle, PartReport, Upload, upload_part, upload_slice
+from datamon.stores import keys
+from datamon.stores.context import Context
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-@dataclass(frozen=True)
-class UploadSplit:
-    """One generation of a split to upload. What the bundle `base` holds need not be stored again."""
+class UploadActivities(contract.UploadActivities, ActivityGroup):
+    """See the contract."""
 
-    repo: RepoName
-    diamond: DiamondId
-    split: SplitId
-    generation: int
-    source: Source
-    base: BundleId | None = None
-
-
-@dataclass(frozen=True)
-class UploadReport:
-    """What an upload came to."""
-
-    files: int
-    bytes: int
-    stored: int
-    skipped: int
-    reserved: list[str] = field(default_factory=list)
-
-
-class UploadActivities:
-    """Runs where the source is."""
+    runs_on = RunsOn.EVERY
 
     def __init__(self, context: Context, spark: Callable[[], SparkContext], sources: str = "") -> None:
         """`sources`: the folders of this machine that may be uploaded, with `:` between; all, if there are none."""
         self._context, self._spark, self._sources = context, spark, sources
 
+    @classmethod
+    def build(cls, resources: Resources) -> UploadActivities:
+        """See ActivityGroup."""
+        return cls(resources.context, resources.spark, resources.settings.sources)
+
     @activity.defn(no_thread_cancel_exception=True)
     def upload_split(self, request: UploadSplit) -> UploadReport:
-        """Store the files of a source and their lists. A repeated attempt goes on where the last one ended."""
+        """See the contract."""
         about = f"upload {request.repo}/{request.diamond}/{request.split}"
-        with wire_errors(), spark_job(self._spark, about) as job:
-            request = replace(request, source=allowed(request.source, self._sources))
+        with errors_as_failures(), spark_job(self._spark, about) as job:
+            request = replace(request, source=check_allowed(request.source, self._sources))
             job.progress.phase = "planning"
             self._note_attempt(request)
             before = _last_attempt()
@@ -77,17 +65,16 @@ class UploadActivities:
             with same_files(on_cluster=job.on_cluster):
                 slices = job.run(partial(upload_slice, upload=upload), plan.slices)
                 parts = job.run(partial(upload_part, upload=upload), plan.parts)
-            lists = (upload.list_key(report.info) for report in parts if report.info is not None)
-            check_written(self._context.vmetadata, lists, on_cluster=job.on_cluster)
+            lists = [report.listed for report in parts if report.listed is not None]
+            written = (upload.list_key(one.index) for one in lists)
+            check_written(self._context.vmetadata, written, on_cluster=job.on_cluster)
             stored = before.stored + sum(report.stored for report in (*slices, *parts))
             split = self._record(request, plan, parts, stored)
         return UploadReport(split.files, split.bytes, split.stored, split.skipped, plan.reserved)
 
     def _upload(self, request: UploadSplit, plan: Plan, planned: int) -> Upload:
         return Upload(
-            request.repo,
-            request.diamond,
-            request.split,
+            keys.split_folder(request.repo, request.diamond, request.split),
             request.generation,
             plan.digest,
             request.source,
@@ -96,8 +83,8 @@ class UploadActivities:
             planned,
         )
 
-    def _base(self, request: UploadSplit) -> Base | None:
-        return Base(catalog.get_bundle(self._context, request.repo, request.base)) if request.base else None
+    def _base(self, request: UploadSplit) -> BaseBundle | None:
+        return BaseBundle(get_bundle(self._context, request.repo, request.base)) if request.base else None
 
     def _note_attempt(self, request: UploadSplit) -> None:
         """Let split.yaml say which attempt it is. One that woke up late, when the split has moved on, ends here."""
@@ -109,7 +96,7 @@ class UploadActivities:
             return replace(split, attempts=max(number, split.attempts))
 
         if number > 1:
-            catalog.revise_split(self._context.vmetadata, key, request.generation, note)
+            revise_split(self._context.vmetadata, key, request.generation, note)
 
     def _record(self, request: UploadSplit, plan: Plan, parts: list[PartReport], stored: int) -> Split:
         """Write the lists into split.yaml, while it is running in this very generation."""
@@ -127,13 +114,13 @@ class UploadActivities:
                 skipped=plan.skipped + plan.files - files,
                 attempts=activity.info().attempt,
                 plan=plan.digest,
-                lists=[report.info for report in parts if report.info is not None],
+                lists=[report.listed for report in parts if report.listed is not None],
             )
 
-        return catalog.revise_split(self._context.vmetadata, key, request.generation, record)
+        return revise_split(self._context.vmetadata, key, request.generation, record)
 
 
 def _last_attempt() -> Progress:
     """How far the attempt before this one got, as far as it could still tell."""
-    told = activity.info().heartbeat_details
-    return Progress.read(told[0]) if told else Progress()
+    details = activity.info().heartbeat_details
+    return Progress.read(details[0]) if details else Progress()

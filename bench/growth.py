@@ -3,7 +3,7 @@
     python -m bench.growth entries     commits of 10^4 to 10^7 files of 10 splits, and of 10 splits with the same names
     python -m bench.growth splits      10 to 2,000 splits of ten small files each, added, uploaded and committed
     python -m bench.growth tiny        3 splits of 10 files, from initialize to bundle, on a warm stack
-    python -m bench.growth chart       what was measured, as docs/growth.png
+    python -m bench.growth chart       what was measured, as docs/internals/growth.png
 
 Each writes what it found to bench/results.
 """
@@ -22,10 +22,10 @@ from temporalio.client import WorkflowHandle
 from bench import stack
 from bench.load import Load, write_diamond
 from bench.merge import commit_seconds, remove_diamond, warm_up
-from starter.client import Datamon
+from datamon.starter.client import Datamon
 
 HERE = Path(__file__).parent
-CHART = HERE.parent / "docs" / "growth.png"
+CHART = HERE.parent / "docs" / "internals" / "growth.png"
 ENTRIES = {10_000: 5, 100_000: 5, 1_000_000: 3, 10_000_000: 1}  # and how often
 SPLITS = (10, 50, 100, 200, 500, 1000, 2000)
 PYTHON_WORKER = ("pyspark.daemon",)
@@ -107,7 +107,7 @@ async def many_splits(folder, settings, number):
 
 
 def memory():
-    return {"worker": stack.now("starter.cli", "up"), "server": stack.now("start-dev")}
+    return {"worker": stack.now("datamon.starter.cli", "up"), "server": stack.now("start-dev")}
 
 
 async def diamond_events(datamon, handle):

@@ -18,18 +18,18 @@ import sys
 from bench.load import REPO, Load, name_of, write_diamond
 from bench.merge import commit_seconds
 from bench.stack import BIN, clock, running, save, scratch
-from datamon import catalog
-from datamon.stores import open_context
-from starter.client import Datamon
+from datamon.bundles.catalog import get_bundle
+from datamon.starter.client import Datamon
+from datamon.stores.context import open_context
 
 _ASK = """
 import sys, time, json
-from datamon import catalog
-from datamon.diff import diff
-from datamon.download import Wanted, bundle_entries, find
-from datamon.names import found_by, prefixed
-from datamon.sources import name_pattern
-from datamon.stores import Context, open_context
+from datamon.bundles.catalog import get_bundle
+from datamon.bundles.diff import diff
+from datamon.bundles.reader import BundleReader, Selection
+from datamon.core.names import range_of_pattern, with_prefix
+from datamon.sources.source import name_pattern
+from datamon.stores.context import Context, open_context
 
 context = open_context(sys.argv[1])
 lists, read = set(), 0
@@ -44,13 +44,13 @@ class Counting:
 
 counting = Context(context.blob, Counting(), context.vmetadata)
 began = time.perf_counter()
-a, b, c = (catalog.get_bundle(context, "bench", name) for name in sys.argv[2:5])
+a, b, c = (BundleReader(counting, get_bundle(context, "bench", name)) for name in sys.argv[2:5])
 answer = sum(1 for _ in {question})
 took = time.perf_counter() - began
 with open("/proc/self/status") as status:
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) >> 10
-found = dict(answer=answer, seconds=round(took, 3), lists=len(lists), mb_read=round(read / 1e6, 1), peak_mib=peak)
-print(json.dumps(found))
+result = dict(answer=answer, seconds=round(took, 3), lists=len(lists), mb_read=round(read / 1e6, 1), peak_mib=peak)
+print(json.dumps(result))
 """
 
 
@@ -77,17 +77,17 @@ def main():
     middle = name_of(args.entries // 2)
     thousand = middle.rsplit("/", 1)[0] + "/"
     questions = {
-        "list all": "bundle_entries(counting, b)",
-        "list a prefix": f"bundle_entries(counting, b, prefixed({thousand!r}))",
-        "find a file": f"[find(counting, b, {middle!r})]",
-        "filter with ^": f"Wanted(found_by('^{thousand}'), name_pattern('^{thousand}').search).entries(counting, b)",
-        "filter without": "Wanted(passes=name_pattern('0000/station-00499/00999').search).entries(counting, b)",
-        "diff, one list of 20 differs": "diff(counting, a, b)",
-        "diff, uploaded again": "diff(counting, a, c)",
+        "list all": "b.entries()",
+        "list a prefix": f"b.entries(with_prefix({thousand!r}))",
+        "find a file": f"[b.find({middle!r})]",
+        "filter with ^": f"Selection(range_of_pattern('^{thousand}'), name_pattern('^{thousand}').search).entries(b)",
+        "filter without": "Selection(accepts=name_pattern('0000/station-00499/00999').search).entries(b)",
+        "diff, one split of 20 differs": "diff(a, b)",
+        "diff, uploaded again": "diff(a, c)",
     }
     with scratch() as folder, running(folder) as settings:
         made = asyncio.run(bundles(args.entries, settings))
-        lists = len(catalog.get_bundle(open_context(settings.store), REPO, made[1]).lists)
+        lists = len(get_bundle(open_context(settings.store), REPO, made[1]).lists)
         found = {what: ask(settings.store, made, question) for what, question in questions.items()}
         found["the command"] = {"seconds": command_seconds(settings.store, made[1], thousand)}
     prefix = found["list a prefix"]

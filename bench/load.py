@@ -21,12 +21,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from datamon import catalog, descriptors, keys
-from datamon.errors import AlreadyExists
-from datamon.filelist import MAX_ENTRIES, ListWriter
-from datamon.ids import DiamondId, RepoName, SplitId, new_id
-from datamon.model import Contributor, Diamond, DiamondState, Entry, Split, SplitState, instant
-from datamon.stores import open_context
+from datamon.bundles.repos import create_repo
+from datamon.content.entry import Entry
+from datamon.core.contributors import Contributor
+from datamon.core.errors import AlreadyExists
+from datamon.core.ids import DiamondId, RepoName, SplitId, new_id
+from datamon.core.instants import instant
+from datamon.diamonds.catalog import open_diamond
+from datamon.diamonds.model import Diamond, DiamondState, Split, SplitState
+from datamon.lists.writer import UploadListWriter
+from datamon.sources.plan import MAX_FILES
+from datamon.stores import descriptors, keys
+from datamon.stores.context import open_context
 
 REPO = RepoName("bench")
 WHO = Contributor("Bench")
@@ -48,7 +54,7 @@ class Load:
     splits: int = 10
     conflicts: float = 0.01
     shape: str = "mixed"
-    list_entries: int = MAX_ENTRIES
+    list_entries: int = MAX_FILES
     seed: int = 1
     revised: int = 0  # so many splits have other content than in the load without
     later: int = 0  # uploaded so many seconds later
@@ -95,11 +101,11 @@ def write_split(split, load, store, diamond):
     name, packs = SplitId(f"split-{split:05d}"), [rng.randbytes(32).hex() for _ in range(8)]
     infos, rest = [], load.names(split)
     while some := list(islice(rest, load.list_entries)):
-        writer = ListWriter()
+        writer = UploadListWriter()
         writer.add(*(load.entry(number, split, contested, packs, rng) for number, contested in some))
-        index = keys.split_index(1, f"{load.seed:08x}", len(infos))
+        index = keys.upload_index(1, f"{load.seed:08x}", len(infos))
         body, info = writer.seal(index)
-        context.vmetadata.create(keys.split_files(REPO, diamond, name, index), body)
+        context.vmetadata.create(keys.uploaded_list(keys.split_folder(REPO, diamond, name), index), body)
         infos.append(info)
     now = instant(time.time_ns())
     done = Split(
@@ -130,12 +136,12 @@ def write_diamond(load, store):
     """Put a diamond whose splits are all done, and give its id."""
     context, now = open_context(store), time.time_ns()
     with suppress(AlreadyExists):
-        catalog.create_repo(context, REPO, "measured", WHO, now)
+        create_repo(context, REPO, "measured", WHO, now)
     diamond = DiamondId(new_id())
     at = instant(now)
     state = DiamondState.INITIALIZED
     opened = Diamond(id=diamond, repo=REPO, state=state, contributor=WHO, created=at, updated=at, revision=1)
-    catalog.open_diamond(context, opened)
+    open_diamond(context, opened)
     write = partial(write_split, load=load, store=store, diamond=diamond)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         files = sum(pool.map(write, range(load.splits), chunksize=max(1, load.splits // 64)))

@@ -32,11 +32,11 @@ import duckdb
 
 from bench.load import REPO, Load, write_diamond
 from bench.stack import CORES, clock, running, save, scratch
-from datamon import catalog, keys
-from datamon.download import split_entries
-from datamon.stores import open_context
-from starter.client import Datamon
-from worker.java import java_home
+from datamon.diamonds.catalog import list_splits, split_lists
+from datamon.starter.client import Datamon
+from datamon.stores import keys
+from datamon.stores.context import open_context
+from datamon.worker.java import java_home
 
 BARS = {"DuckDB, sorted": 1.5, "Spark SQL": 0.3}  # at most so many times their time
 WARM_UP = 2
@@ -61,10 +61,10 @@ def write_peers_input(store, diamond, folder):
     context = open_context(store)
     (folder / "json").mkdir()
     (folder / "parquet").mkdir()
-    for split in catalog.splits(context, REPO, diamond):
+    for split in list_splits(context, REPO, diamond):
         lines = folder / "json" / f"{split.id}.json"
         with lines.open("w") as out:
-            for entry in split_entries(context, split):
+            for entry in split_lists(context, split).entries():
                 pack, place = entry.at
                 fields = {f: getattr(entry, f) for f in ("name", "hash", "size", "mode", "mtime", "timestamp")}
                 out.write(json.dumps(fields | {"split": split.id, "pack": pack, "place": place}) + "\n")
@@ -141,9 +141,12 @@ async def warm_up(datamon, store):
 
 def remove_diamond(store, diamond, bundle):
     """Make room for the next one."""
-    for key in (keys.diamond_folder(REPO, diamond), f"{keys.bundles(REPO)}{bundle}"):
-        for part in ("vmetadata", "metadata"):
-            shutil.rmtree(Path(store) / part / key, ignore_errors=True)
+    for key in (
+        f"vmetadata/{keys.diamond_folder(REPO, diamond)}",
+        f"metadata/{keys.bundles(REPO)}{bundle}",
+        "metadata/lists",
+    ):
+        shutil.rmtree(Path(store) / key, ignore_errors=True)
 
 
 async def measure(entries, rounds):

@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from datamon.settings import Settings
+from datamon.settings.settings import Settings
 
 BIN = Path(sys.executable).parent
 RESULTS = Path(__file__).parent / "results"

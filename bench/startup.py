@@ -35,7 +35,7 @@ def main():
             "temporal client": [sys.executable, "-c", "import os, temporalio.client; os._exit(0)"],
             "datamon --help": [BIN / "datamon", "--help"],
             "datamon repo list": [BIN / "datamon", "repo", "list"],
-            "datamon client": [sys.executable, "-c", "import os, starter.client; os._exit(0)"],
+            "datamon client": [sys.executable, "-c", "import os, datamon.starter.client; os._exit(0)"],
         }
         found = {name: round(median(command, environment), 3) for name, command in commands.items()}
     ratios = {

@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the code: every command, every setting, every descriptor. `make docs` runs it."""
+"""Writes docs/reference/reference.md from the code: every command, every setting, every descriptor. `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
-from datamon import config, errors, model
-from starter.cli import datamon
+from datamon.bundles.model import Bundle, DiamondOrigin, Jump, Label, LeftOut, Repo, TakenSplit
+from datamon.core import errors
+from datamon.diamonds.model import Diamond, IdReservation, Split
+from datamon.lists.reference import ListRef
+from datamon.settings import configuration
+from datamon.starter.cli import datamon
 
-OUTPUT = Path(__file__).parent / "reference.md"
-DESCRIPTORS = (model.Repo, model.Bundle, model.Label, model.Diamond, model.Split, model.GivenId)
+OUTPUT = Path(__file__).parent / "reference" / "reference.md"
+DESCRIPTORS = (Repo, Bundle, Label, Diamond, Split, IdReservation)
+PARTS = (DiamondOrigin, TakenSplit, LeftOut, Jump, ListRef)
 EVERYWHERE = ("--quiet", "--debug", "--help")
 
 
@@ -27,16 +33,16 @@ def reference() -> str:
 def _introduction() -> Iterator[str]:
     yield "# Reference"
     yield ""
-    yield "Made from the code by `make docs`; a test sees to it that it is of today. What lies in the store is described in"
-    yield "[formats.md](formats.md), what commands mean in [guide.md](guide.md)."
+    yield "`make docs` writes this page from the code, and a test compares the two. [The guide](guide.md) explains what the"
+    yield "commands mean; [Formats](../internals/formats.md) describes the store."
     yield ""
 
 
 def _commands() -> Iterator[str]:
     yield "## Commands"
     yield ""
-    yield "All take `--quiet` (say nothing but results and errors), `--debug` (show the whole traceback of an error) and"
-    yield "`--help`. Settings stand before the command: `datamon --store /data/store repo list`."
+    yield "Every command takes `--quiet` (print only results and errors), `--debug` (print the whole traceback of an error)"
+    yield "and `--help`. Settings stand before the command: `datamon --store /data/store repo list`."
     for path, command in walk(datamon, ("datamon",)):
         yield ""
         yield f"### {' '.join(path)}"
@@ -88,13 +94,13 @@ def _default(option: click.Option) -> str:
 def _settings() -> Iterator[str]:
     yield "## Settings"
     yield ""
-    yield "The first that has a value decides: the flag, the variable, `datamon.toml` (the nearest one above the current folder,"
-    yield "or the one that `--config` or `DATAMON_CONFIG` names), `datamon.toml` in `~/.config/datamon`, the default. A name with"
-    yield "a dot is in a table: `[temporal]`. `datamon config show` says what is set, and where."
+    yield "The first of these that has a value decides: the flag, the variable, `datamon.toml` (the nearest one at or above the"
+    yield "current folder, or the one that `--config` or `DATAMON_CONFIG` names), `datamon.toml` in `~/.config/datamon`, the"
+    yield "default. A name with a dot belongs to a table: `[temporal]`. `datamon config show` prints each value and its source."
     yield ""
     yield "| in datamon.toml | flag | variable | default | |"
     yield "| --- | --- | --- | --- | --- |"
-    for setting in config.SETTINGS:
+    for setting in configuration.SETTINGS:
         flag = "" if setting.secret else f"`{setting.flag}`"
         default = _cell(setting.default)
         yield f"| `{setting.name}` | {flag} | `{setting.variable}` | {default} | {_cell(setting.about)} |"
@@ -116,7 +122,7 @@ def _exit_codes() -> Iterator[str]:
         yield f"| {code} | {', '.join(f'`{kind.__name__}`' for kind in told)} |"
     yield "| 130 | interrupted |"
     yield ""
-    yield "The classes are those of `datamon.errors`, which the client raises."
+    yield "The classes are those of `datamon.core.errors`, which the client raises."
     yield ""
 
 
@@ -125,16 +131,30 @@ def _descriptors() -> Iterator[str]:
     yield ""
     yield "The fields of the YAML in the store, and of what `--format json` prints of one thing."
     for kind in DESCRIPTORS:
-        yield ""
-        yield f"### {kind.__name__}"
-        yield ""
-        yield str(inspect.getdoc(kind))
-        yield ""
-        yield "| field | type | |"
-        yield "| --- | --- | --- |"
-        remarks = dict(re.findall(r"^    (\w+): .*?  # (.*)$", inspect.getsource(kind), re.MULTILINE))
-        for field in dataclasses.fields(kind):
-            yield f"| `{field.name}` | `{_cell(str(field.type))}` | {_cell(remarks.get(field.name, ''))} |"
+        yield from _fields(kind)
+    yield ""
+    yield "## Parts of descriptors"
+    for kind in PARTS:
+        yield from _fields(kind)
+
+
+def _fields(kind: type) -> Iterator[str]:
+    yield ""
+    yield f"### {kind.__name__}"
+    yield ""
+    yield str(inspect.getdoc(kind))
+    yield ""
+    yield "| field | type | |"
+    yield "| --- | --- | --- |"
+    remarks = dict(re.findall(r"^    (\w+): .*?  # (.*)$", inspect.getsource(kind), re.MULTILINE))
+    if issubclass(kind, msgspec.Struct):
+        config = kind.__struct_config__
+        yield f'| `{config.tag_field}` | `"{config.tag}"` | which kind of origin this is |'
+        names = [field.name for field in msgspec.structs.fields(kind)]
+    else:
+        names = [field.name for field in dataclasses.fields(kind)]
+    for name in names:
+        yield f"| `{name}` | `{_cell(kind.__annotations__[name])}` | {_cell(remarks.get(name, ''))} |"
 
 
 def _cell(text: str) -> str:

@@ -7,9 +7,8 @@ import asyncio
 import os
 import sys
 
-from datamon.errors import DatamonError, SplitFailed
-from datamon.model import ConflictMode
-from starter.client import Datamon
+from datamon import ConflictMode, Datamon, DatamonError
+from datamon.core.errors import SplitFailed
 
 
 async def main(repo: str, paths: list[str]) -> None:

@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-from datamon.errors import WrongState
-from datamon.ids import new_id
-from starter.client import Datamon, SplitOptions
+from datamon import Datamon, SplitOptions
+from datamon.core.errors import WrongState
+from datamon.core.ids import new_id
 
 
 async def main(repo: str, diamond: str, path: str, state: Path) -> None:

@@ -6,7 +6,7 @@ python examples/without_asyncio.py weather /data/part1 /data/part2
 import os
 import sys
 
-from starter.blocking import connect
+from datamon import connect
 
 
 def main(repo: str, paths: list[str]) -> None:

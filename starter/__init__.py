@@ -1,1 +1,4 @@
-"""The way in: a typed async client, and the command `datamon` on top of it."""
+"""The ways in: the typed client, async and blocking, and the command line.
+
+Imports everything else: `worker`, `workflows`, `activities` and `datamon`.
+"""

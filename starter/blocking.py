@@ -6,29 +6,30 @@
             diamond.add(path)
         bundle = diamond.commit("March", label="latest", wait=True, splits=len(parts)).bundle
 
-Every call waits for its answer, and raises the errors of `datamon.errors`. An event loop on a thread of its own does
-the work, so this can be used from several threads, and from within a program that has a loop of its own.
+Every call waits for its answer, and raises the errors of `datamon.core.errors`. An event loop on a thread of its own
+does the work, so this can be used from several threads, and from within a program that has a loop of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from datamon import catalog, model
-from datamon.ids import repo_name
-from datamon.model import ConflictMode, Label, Order, Repo
-from datamon.preview import Preview
-from datamon.settings import Settings
-from starter.client import Datamon as AsyncDatamon
-from starter.client import Diamond as AsyncDiamond
-from starter.client import Split as AsyncSplit
-from starter.client import SplitOptions
-from workflows.messages import CommitAnswer, DiamondStatus, SplitReport, SplitStatus
+from datamon.bundles.catalog import list_bundles
+from datamon.bundles.model import Bundle, Label, Repo
+from datamon.core.ids import repo_name
+from datamon.diamonds.dry_run import Preview
+from datamon.merge.modes import ConflictMode, Order
+from datamon.settings.settings import Settings
+from datamon.starter.client import Datamon as AsyncDatamon
+from datamon.starter.client import Diamond as AsyncDiamond
+from datamon.starter.client import Split as AsyncSplit
+from datamon.starter.client import SplitOptions
+from datamon.workflows.diamonds.messages import CommitAnswer, DiamondStatus, SplitReport, SplitStatus
 
 __all__ = ["Datamon", "Diamond", "Split", "SplitOptions", "connect"]
 
@@ -86,9 +87,9 @@ class Datamon:
         """All repos, by name."""
         return self._loop.wait(self.client.repos.list())
 
-    def bundles(self, repo: str) -> list[model.Bundle]:
+    def bundles(self, repo: str) -> list[Bundle]:
         """All bundles of a repo, the newest last."""
-        return list(catalog.bundles(self.client.context, repo_name(repo)))
+        return list(list_bundles(self.client.context, repo_name(repo)))
 
     def initialize(self, repo: str, diamond: str | None = None, tag: str = "") -> Diamond:
         """Open a diamond. An id of your own is checked to be new, for ever."""
@@ -114,7 +115,7 @@ class Datamon:
 
 
 class Diamond:
-    """A diamond, from afar."""
+    """A diamond, as a client sees it."""
 
     def __init__(self, diamond: AsyncDiamond, loop: _Loop) -> None:
         self._diamond, self._loop, self.repo, self.id = diamond, loop, diamond.repo, diamond.id
@@ -154,9 +155,12 @@ class Diamond:
         wait: bool = False,
         splits: int | None = None,
         label: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> CommitAnswer:
         """Make the bundle of all done splits. With `wait`, once as many as asked for were added and all ended."""
-        return self._loop.wait(self._diamond.commit(message, mode, order, wait=wait, splits=splits, label=label))
+        return self._loop.wait(
+            self._diamond.commit(message, mode, order, wait=wait, splits=splits, label=label, metadata=metadata)
+        )
 
     def cancel(self, reason: str = "canceled by the user") -> None:
         """Stop all splits, wait until they have, and close the diamond without a bundle."""
@@ -164,7 +168,7 @@ class Diamond:
 
 
 class Split:
-    """A split, from afar."""
+    """A split, as a client sees it."""
 
     def __init__(self, split: AsyncSplit, loop: _Loop) -> None:
         self._split, self._loop, self.id = split, loop, split.id

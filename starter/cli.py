@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import sys
 import traceback
@@ -12,43 +11,28 @@ from typing import NoReturn
 
 import click
 
-from datamon import __version__, config
-from datamon.errors import DatamonError, why
-from starter.commands.base import Group, manners_options
-from starter.output import Command, has_colours, manners
-
-_COMMANDS = {
-    "up": ("stack:up", "Start the embedded Temporal server and a worker with local Spark."),
-    "down": ("stack:down", "Stop what `datamon up` started."),
-    "status": ("stack:status", "Show what this command would talk to, and whether it answers."),
-    "worker": ("stack:worker", "Run a worker for a Temporal server elsewhere."),
-    "repo": ("repo:repo", "Make and list repos."),
-    "diamond": ("diamond:diamond", "Make one bundle out of many uploads."),
-    "label": ("label:label", "Give bundles movable names."),
-    "bundle": ("bundle:bundle", "Make, list, show and download bundles."),
-    "config": ("config:config", "Show what is set, and where."),
-    "completion": ("config:completion", "Print a script that makes a shell complete commands."),
-    "housekeeping": ("housekeeping:housekeeping", "Remove what is left of diamonds that ended long ago."),
-}
-
+from datamon.core.errors import DatamonError
+from datamon.core.text import os_reason
+from datamon.settings import configuration
+from datamon.starter.advice import sentence
+from datamon.starter.commands import registry
+from datamon.starter.commands.common.base import Group, verbosity_options
+from datamon.starter.output import Command, uses_colours, verbosity
+from datamon.version import __version__
 
 gc.set_threshold(100_000, 20, 20)  # importing makes many objects and no garbage: a command starts 0.1 s sooner
 
 
 class _Lazy(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(registry.registered())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
-            return None
-        module, _, attribute = _COMMANDS[name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(f"starter.commands.{module}"), attribute)
-        return command
+        return registry.load(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+            formatter.write_dl([(name, command.summary) for name, (_, command) in registry.registered().items()])
 
 
 def _setting_options(command: Command) -> Command:
@@ -56,10 +40,12 @@ def _setting_options(command: Command) -> Command:
 
     def callback(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
-            config.set_flag(str(parameter.name).upper(), value)
+            configuration.set_flag(str(parameter.name).upper(), value)
 
-    file = config.Setting("config", "DATAMON_CONFIG", "", "A datamon.toml to use instead of those that would be found.")
-    for setting in reversed([file, *(setting for setting in config.SETTINGS if not setting.secret)]):
+    file = configuration.Setting(
+        "config", "DATAMON_CONFIG", "", "A datamon.toml to use instead of those that would be found."
+    )
+    for setting in reversed([file, *(setting for setting in configuration.SETTINGS if not setting.secret)]):
         option = click.option(
             setting.flag,
             setting.variable.lower(),
@@ -87,7 +73,7 @@ def datamon() -> None:
     """  # noqa: D301 - the backspace keeps click from joining the lines
 
 
-datamon.params += manners_options()
+datamon.params += verbosity_options()
 
 
 def main() -> NoReturn:
@@ -113,9 +99,9 @@ def _run() -> int:
     try:
         code = datamon.main(prog_name="datamon", standalone_mode=False)
     except DatamonError as error:
-        if manners.debug:
+        if verbosity.debug:
             traceback.print_exc()
-        return _fail(str(error), error.exit_code)
+        return _fail(sentence(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
@@ -129,18 +115,18 @@ def _run() -> int:
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
     except OSError as error:
-        about = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{about}{why(error)}", 1)
+        subject = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{subject}{os_reason(error)}", 1)
     except Exception as error:  # noqa: BLE001 - a bug of ours; the exit code must say so all the same
         traceback.print_exc()
         return _fail(f"this is a bug: {error!r}", 1)
     return code if isinstance(code, int) else 0
 
 
-def _fail(sentence: str, code: int) -> int:
+def _fail(text: str, code: int) -> int:
     prefix = click.style("datamon:", fg="red", bold=True)
     with suppress(BrokenPipeError):
-        click.echo(f"{prefix} {sentence}", err=True, color=has_colours(sys.stderr))
+        click.echo(f"{prefix} {text}", err=True, color=uses_colours(sys.stderr))
     return code
 
 

@@ -6,7 +6,7 @@
         await asyncio.gather(*(split.result() for split in splits))
         bundle = await diamond.commit(message="March", label="latest")
 
-Whatever goes wrong is raised as one of `datamon.errors`, also when it happened in a worker far away.
+Whatever goes wrong is raised as one of `datamon.core.errors`, also when it happened in a worker far away.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from typing import Self
 
 from temporalio.client import Client
 
-from datamon import catalog, labels
-from datamon.ids import bundle_id, label_name, repo_name
-from datamon.model import Label, Repo
-from datamon.settings import Settings
-from datamon.stores import Context
-from starter.connect import connect, has_live_worker
-from starter.diamonds import Diamond, Diamonds, Split, SplitOptions
-from starter.housekeeping import Housekeeping
-from worker.telemetry import flush
-from workflows.names import PASSING, host_queue
+from datamon.bundles import labels
+from datamon.bundles.model import Label, Repo
+from datamon.bundles.repos import create_repo, list_repos
+from datamon.core.ids import bundle_id, label_name, repo_name
+from datamon.settings.settings import Settings
+from datamon.starter.diamonds import Diamond, Diamonds, Split, SplitOptions
+from datamon.starter.housekeeping import Housekeeping
+from datamon.stores.context import Context
+from datamon.worker.connection.client import connect
+from datamon.worker.connection.queues import has_live_worker
+from datamon.worker.telemetry import flush
+from datamon.workflows.common.names import COMMAND_IDENTITY, host_queue
 
 __all__ = ["Datamon", "Diamond", "Diamonds", "Housekeeping", "Labels", "Repos", "Split", "SplitOptions"]
 
@@ -76,9 +78,9 @@ class Datamon:
         if await has_live_worker(self.client, queue):
             yield False
             return
-        from worker.service import serving
+        from datamon.worker.service import serving
 
-        async with serving(self.client, self.settings, [queue], identity=self.client.identity + PASSING):
+        async with serving(self.client, self.settings, [queue], identity=self.client.identity + COMMAND_IDENTITY):
             self.serves.add(queue)
             try:
                 yield True
@@ -96,11 +98,11 @@ class Repos:
         """Make a repo, once."""
         context, contributor = self._datamon.context, self._datamon.settings.contributor
         name, now = repo_name(repo), time.time_ns()
-        return await asyncio.to_thread(catalog.create_repo, context, name, description, contributor, now)
+        return await asyncio.to_thread(create_repo, context, name, description, contributor, now)
 
     async def list(self) -> list[Repo]:
         """All repos, by name."""
-        return await asyncio.to_thread(lambda: list(catalog.repos(self._datamon.context)))
+        return await asyncio.to_thread(lambda: list(list_repos(self._datamon.context)))
 
 
 class Labels:
@@ -132,4 +134,4 @@ class Labels:
 
     async def list(self, repo: str) -> list[Label]:
         """All labels of a repo, by name."""
-        return await asyncio.to_thread(lambda: list(labels.labels(self._datamon.context, repo_name(repo))))
+        return await asyncio.to_thread(lambda: list(labels.list_labels(self._datamon.context, repo_name(repo))))

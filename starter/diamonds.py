@@ -1,9 +1,9 @@
-"""Diamonds and splits, from afar: what a client can say to their workflows, and ask of them."""
+"""Diamonds and splits for clients: what can be sent to their workflows, and asked of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,44 +20,69 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.spark import Progress
-from activities.wire import from_wire
-from datamon import catalog, keys, model
-from datamon.errors import (
+from datamon.activities.failures import from_failure
+from datamon.activities.spark import Progress
+from datamon.bundles.metadata import check_metadata
+from datamon.bundles.repos import get_repo
+from datamon.core.errors import (
     BadUsage,
     DatamonError,
     Failed,
     NotFound,
-    NothingToCommit,
     NoWorker,
+    Remedy,
     SplitFailed,
     WrongState,
 )
-from datamon.ids import DiamondId, RepoName, SplitId, diamond_id, label_name, new_id, plain_text, repo_name, split_id
-from datamon.model import ConflictMode, DiamondState, LeftOut, Order, SplitState, TakenSplit
-from datamon.preview import Preview, preview
-from datamon.sources import is_remote, name_pattern, sorted_names
-from datamon.stores import create_same, s3_location
-from starter.connect import need_worker, patiently, server_id, unreachable
-from starter.lookups import Lookups
-from workflows.diamond import ASK_AGAIN, PAGE, DiamondWorkflow
-from workflows.hearing import brief
-from workflows.messages import (
+from datamon.core.ids import (
+    DiamondId,
+    RepoName,
+    SplitId,
+    checked_text,
+    diamond_id,
+    label_name,
+    new_id,
+    repo_name,
+    split_id,
+)
+from datamon.diamonds.catalog import diamond_exists, get_diamond
+from datamon.diamonds.dry_run import Preview, preview
+from datamon.diamonds.model import Diamond as StoredDiamond
+from datamon.diamonds.model import DiamondState, SplitState
+from datamon.diamonds.selection import check_enough, left_out_splits, taken_splits
+from datamon.merge.modes import ConflictMode, Order
+from datamon.sources.source import Source, is_s3_url, name_pattern, sorted_names
+from datamon.starter.split_queries import SplitQueries
+from datamon.stores import keys
+from datamon.stores.protocol import create_same, s3_location
+from datamon.worker.connection.client import server_id
+from datamon.worker.connection.failures import retry_while_busy, unreachable
+from datamon.worker.connection.queues import require_worker
+from datamon.workflows.common.long_lived import ASK_AGAIN
+from datamon.workflows.common.message_checks import summary_text
+from datamon.workflows.common.names import (
+    TASK_QUEUE,
+    attributes,
+    diamond_workflow,
+    split_workflow,
+    upload_queue,
+)
+from datamon.workflows.common.options import Options
+from datamon.workflows.diamonds.diamond import PAGE, DiamondWorkflow
+from datamon.workflows.diamonds.messages import (
     AddSplit,
     CancelRequest,
     CommitAnswer,
     CommitRequest,
     DiamondStatus,
-    Options,
     SplitReport,
     SplitStatus,
 )
-from workflows.names import TASK_QUEUE, attributes, diamond_workflow, host_queue, split_workflow
-from workflows.record import ADDED_AGAIN, DiamondRecord
-from workflows.split import SplitWorkflow
+from datamon.workflows.diamonds.record import ADDED_AGAIN, DiamondRecord
+from datamon.workflows.diamonds.split import SplitWorkflow
 
 if TYPE_CHECKING:
-    from starter.client import Datamon
+    from datamon.starter.client import Datamon
 
 _LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
 
@@ -77,13 +102,13 @@ class Diamonds:
             repo=repo_name(repo),
             diamond=diamond_id(diamond if diamond is not None else new_id()),
             contributor=datamon.settings.contributor,
-            tag=plain_text("tag", tag),
+            tag=checked_text("tag", tag),
             options=options or Options(),
             server=await server_id(datamon.client),
         )
-        await asyncio.to_thread(catalog.get_repo, datamon.context, record.repo)
-        opened = await self._start(record, catalog.diamond_exists(record.diamond))
-        await opened.need_same_store()
+        await asyncio.to_thread(get_repo, datamon.context, record.repo)
+        opened = await self._start(record, diamond_exists(record.diamond))
+        await opened.require_same_store()
         return opened
 
     async def recover(
@@ -93,23 +118,23 @@ class Diamonds:
 
         On another server than the one it was opened on, only if `server_lost` says that the other is lost for good.
         """
-        found = await self.get(repo, diamond).described()
-        if found.state.ended:
-            raise WrongState("diamond", found.id, found.state, "there is nothing to recover")
+        stored = await self.get(repo, diamond).described()
+        if stored.state.ended:
+            raise WrongState("diamond", stored.id, stored.state, "there is nothing to recover")
         server = await server_id(self._datamon.client)
-        if found.server not in ("", server) and not server_lost:
-            where = "it was opened on another Temporal server or namespace, and may go on there"
-            raise WrongState("diamond", found.id, found.state, f"{where}; if that is lost for good, say --server-lost")
-        alive = WrongState("diamond", found.id, found.state, "its workflow is there, so there is nothing to recover")
+        if stored.server not in ("", server) and not server_lost:
+            elsewhere = "it was opened on another Temporal server or namespace, and may go on there"
+            raise WrongState("diamond", stored.id, stored.state, elsewhere, Remedy.DECLARE_SERVER_LOST)
+        alive = WrongState("diamond", stored.id, stored.state, "its workflow is there, so there is nothing to recover")
         record = DiamondRecord(
-            found.repo, found.id, found.contributor, found.tag, options or Options(), recovering=True, server=server
+            stored.repo, stored.id, stored.contributor, stored.tag, options or Options(), recovering=True, server=server
         )
         return await self._start(record, alive)
 
     async def _start(self, record: DiamondRecord, taken: DatamonError) -> Diamond:
         """Start the workflow of a diamond, and wait until it is open; `taken` is what to say if there is one."""
         datamon = self._datamon
-        await need_worker(datamon.client, TASK_QUEUE)
+        await require_worker(datamon.client, TASK_QUEUE)
         start = WithStartWorkflowOperation(
             DiamondWorkflow.run,
             record,
@@ -118,7 +143,7 @@ class Diamonds:
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
             search_attributes=attributes(record.repo, "diamond", DiamondState.INITIALIZED),
-            static_summary=brief(f"diamond {record.tag or record.diamond} of {record.repo}"),
+            static_summary=summary_text(f"diamond {record.tag or record.diamond} of {record.repo}"),
             static_details=f"Makes one bundle in repo {record.repo} out of many uploads.",
         )
         try:
@@ -128,7 +153,7 @@ class Diamonds:
         except WorkflowAlreadyStartedError:
             raise taken from None
         except WorkflowUpdateFailedError as error:
-            raise from_wire(error) from error
+            raise from_failure(error) from error
         except RPCError as error:
             raise unreachable(datamon.client, error) from error
         finally:
@@ -165,18 +190,18 @@ class Attempt:
 
 
 class Diamond:
-    """A diamond, from afar."""
+    """A diamond, as a client sees it."""
 
     def __init__(self, datamon: Datamon, repo: RepoName, diamond: DiamondId) -> None:
         self._datamon, self.repo, self.id = datamon, repo, diamond
-        self.lookups = Lookups(self._look_up)
+        self.split_queries = SplitQueries(self._look_up)
 
     @property
     def handle(self) -> WorkflowHandle[DiamondWorkflow, Any]:
         """The workflow, whichever run of it is the current one."""
         return self._datamon.client.get_workflow_handle_for(DiamondWorkflow.run, diamond_workflow(self.repo, self.id))
 
-    async def need_same_store(self) -> None:
+    async def require_same_store(self) -> None:
         """The worker has its store from its own environment. Where that is another one, say so and undo."""
         try:
             await self.described()
@@ -185,14 +210,14 @@ class Diamond:
             where = f"the worker does not use the store {self._datamon.settings.store}"
             raise Failed(f"{where}; set DATAMON_STORE, or TEMPORAL_ADDRESS, as for the worker") from None
 
-    async def described(self) -> model.Diamond:
+    async def described(self) -> StoredDiamond:
         """The diamond as published in the store."""
-        return await asyncio.to_thread(catalog.get_diamond, self._datamon.context, self.repo, self.id)
+        return await asyncio.to_thread(get_diamond, self._datamon.context, self.repo, self.id)
 
     async def status(self) -> DiamondStatus:
         """The diamond in numbers, from the workflow itself."""
         try:
-            return await patiently(lambda: self.handle.query(DiamondWorkflow.status))
+            return await retry_while_busy(lambda: self.handle.query(DiamondWorkflow.status))
         except RPCError as error:
             raise await self.explained(error) from error
 
@@ -206,29 +231,14 @@ class Diamond:
 
     async def add_all(self, paths: Sequence[str | Path], options: SplitOptions | None = None) -> list[Split]:
         """Add many paths with few messages, each as a split of its own."""
-        options, settings = options or SplitOptions(), self._datamon.settings
+        options = options or SplitOptions()
         if options.id is not None and len(paths) > 1:
             raise BadUsage("one split id cannot stand for several paths")
         if options.name_filter:
             name_pattern(options.name_filter)
         ids = [split_id(options.id if options.id is not None else new_id()) for _ in paths]
-        adds = [
-            AddSplit(
-                split=split,
-                request=new_id(),
-                path=_location(path),
-                queue=TASK_QUEUE if is_remote(str(path)) else host_queue(settings.host),
-                host=settings.host,
-                contributor=settings.contributor,
-                tag=plain_text("tag", options.tag if options.tag is not None else settings.host),
-                skip_on_error=options.skip_on_error,
-                must_exist=options.id is not None and not options.create,
-                files=await self._stored_names(split, options.files),
-                name_filter=plain_text("name filter", options.name_filter),
-            )
-            for split, path in zip(ids, paths, strict=True)
-        ]
-        await need_worker(self._datamon.client, TASK_QUEUE, *{add.queue for add in adds} - self._datamon.serves)
+        adds = [await self._add_message(split, path, options) for split, path in zip(ids, paths, strict=True)]
+        await require_worker(self._datamon.client, TASK_QUEUE, *{add.queue for add in adds} - self._datamon.serves)
         try:
             batches = [adds[start : start + PAGE] for start in range(0, len(adds), PAGE)]
             for batch in batches:
@@ -236,6 +246,25 @@ class Diamond:
             return [split for batch in batches for split in await self._accepted(batch)]
         except RPCError as error:
             raise await self.explained(error, "no split can be added any more") from error
+
+    async def _add_message(self, split: SplitId, path: str | Path, options: SplitOptions) -> AddSplit:
+        settings = self._datamon.settings
+        source = Source(
+            path=_location(path),
+            skip_on_error=options.skip_on_error,
+            files=await self._stored_names(split, options.files),
+            name_filter=checked_text("name filter", options.name_filter),
+        )
+        return AddSplit(
+            split=split,
+            request=new_id(),
+            source=source,
+            queue=upload_queue(source, settings.host),
+            host=settings.host,
+            contributor=settings.contributor,
+            tag=checked_text("tag", options.tag if options.tag is not None else settings.host),
+            must_exist=options.id is not None and not options.create,
+        )
 
     async def _stored_names(self, split: SplitId, names: bytes | None) -> str:
         """A list of names may be long, so it goes by the store, and only its key to the workflow."""
@@ -249,8 +278,8 @@ class Diamond:
 
     async def _accepted(self, adds: Sequence[AddSplit]) -> list[Split]:
         """A signal cannot refuse, so ask whether the diamond took them."""
-        found = await self._look_up([add.split for add in adds])
-        return [self._taken(add, status) for add, status in zip(adds, found, strict=True)]
+        statuses = await self._look_up([add.split for add in adds])
+        return [self._taken(add, status) for add, status in zip(adds, statuses, strict=True)]
 
     def _taken(self, add: AddSplit, status: SplitStatus) -> Split:
         if status.request == add.request:
@@ -267,10 +296,10 @@ class Diamond:
 
     async def split_status(self, split: SplitId) -> SplitStatus:
         """One split as the diamond sees it."""
-        return await self.lookups.get(split)
+        return await self.split_queries.get(split)
 
     async def _look_up(self, splits: list[SplitId]) -> list[SplitStatus]:
-        return await patiently(lambda: self.handle.query(DiamondWorkflow.look_up, splits))
+        return await retry_while_busy(lambda: self.handle.query(DiamondWorkflow.look_up, splits))
 
     async def commit(
         self,
@@ -281,17 +310,18 @@ class Diamond:
         wait: bool = False,
         splits: int | None = None,
         label: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> CommitAnswer:
         """Make the bundle of all done splits. With `wait`, once as many as asked for were added and all ended.
 
         The label is set by the workflow, once the bundle exists.
         """
-        words = plain_text("message", message).strip()
+        words = checked_text("message", message).strip()
         if not words:
             raise BadUsage("the message is empty; say in a sentence what this version is")
         named = label_name(label) if label is not None else ""
         who = self._datamon.settings.contributor
-        request = CommitRequest(new_id(), words, mode, order, wait, splits, named, who)
+        request = CommitRequest(new_id(), words, mode, order, wait, splits, named, who, check_metadata(metadata or {}))
         answer: CommitAnswer = await self._ask(DiamondWorkflow.commit, request, "it cannot be committed any more")
         return answer
 
@@ -307,50 +337,43 @@ class Diamond:
         status = await self.status()
         if status.state is not DiamondState.INITIALIZED:
             raise WrongState("diamond", self.id, status.state, "it cannot be committed any more")
-        done, running, failed = (status.splits[s] for s in (SplitState.DONE, SplitState.RUNNING, SplitState.FAILED))
-        if done < (splits or 1):
-            raise NothingToCommit(self.id, done, running, failed, splits or 1)
-        found = await self.splits()
-        taken = [TakenSplit(s.split, s.generation, s.position) for s in found if s.state is SplitState.DONE]
-        left_out = [
-            LeftOut(s.split, s.state, s.reason or "it is still running")
-            for s in found
-            if s.state is not None and s.state is not SplitState.DONE
-        ]
+        check_enough(self.id, {SplitState(state): count for state, count in status.splits.items()}, splits)
+        outcomes = [(split.split, split) for split in await self.splits()]
+        taken, left_out = taken_splits(outcomes), left_out_splits(outcomes)
         context = self._datamon.context
         return await asyncio.to_thread(preview, context, self.repo, self.id, mode, order, taken, left_out)
 
     async def splits(self) -> list[SplitStatus]:
         """All splits, in the order they were added, as the diamond sees them."""
-        found: list[SplitStatus] = []
+        splits: list[SplitStatus] = []
         try:
-            while len(page := await self._page(len(found) // PAGE)) == PAGE:
-                found += page
+            while len(page := await self._page(len(splits) // PAGE)) == PAGE:
+                splits += page
         except RPCError as error:
             raise await self.explained(error) from error
-        return found + page
+        return splits + page
 
     async def _page(self, number: int) -> list[SplitStatus]:
-        return await patiently(lambda: self.handle.query(DiamondWorkflow.splits, number))
+        return await retry_while_busy(lambda: self.handle.query(DiamondWorkflow.splits, number))
 
     async def cancel(self, reason: str = "canceled by the user") -> None:
         """Stop all splits, wait until they have, and close the diamond without a bundle."""
         await self._ask(
             DiamondWorkflow.cancel,
-            CancelRequest(new_id(), plain_text("reason", reason)),
+            CancelRequest(new_id(), checked_text("reason", reason)),
             "it cannot be canceled any more",
         )
 
     async def _ask(self, update: Any, request: CommitRequest | CancelRequest, refused: str) -> Any:
         """Send an update and wait for its answer, again where the workflow has gone on in a new run meanwhile."""
-        await need_worker(self._datamon.client, TASK_QUEUE)
+        await require_worker(self._datamon.client, TASK_QUEUE)
         while True:
             try:
                 return await self.handle.execute_update(update, request)
             except WorkflowUpdateFailedError as error:
                 if isinstance(error.cause, ApplicationError) and error.cause.type in _LET_GO:
                     continue
-                raise from_wire(error) from error
+                raise from_failure(error) from error
             except WorkflowUpdateRPCTimeoutOrCancelledError:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     raise asyncio.CancelledError from None
@@ -378,26 +401,24 @@ class Diamond:
         if diamond.state.ended:
             return WrongState("diamond", self.id, diamond.state, refused)
         at = self._datamon.client.service_client.config.target_host
-        lost = (
-            f"diamond {self.id} is {diamond.state} in the store, but the Temporal server at {at} has no workflow for it"
-        )
-        return Failed(f"{lost}; if this is the right server, take it up with `datamon diamond recover`")
+        lost = f"is {diamond.state} in the store, but the Temporal server at {at} has no workflow for it"
+        return Failed(f"diamond {self.id} {lost}", Remedy.RECOVER_DIAMOND)
 
 
 def _location(path: str | Path) -> str:
-    if is_remote(str(path)):
+    if is_s3_url(str(path)):
         s3_location(str(path))
-        return plain_text("path", str(path))
-    return plain_text("path", str(Path(path).absolute()))
+        return checked_text("path", str(path))
+    return checked_text("path", str(Path(path).absolute()))
 
 
 async def _attempt(datamon: Datamon, handle: WorkflowHandle[Any, Any]) -> Attempt | None:
-    """The Spark job of a workflow that is under way, if it has told of itself."""
+    """The Spark job of a workflow that is under way, if it has sent a heartbeat."""
     try:
-        told = await handle.describe()
+        description = await handle.describe()
     except RPCError:
         return None
-    for pending in told.raw_description.pending_activities:
+    for pending in description.raw_description.pending_activities:
         details = await datamon.client.data_converter.decode(list(pending.heartbeat_details.payloads))
         if details and isinstance(details[0], dict):
             return Attempt(pending.attempt, Progress.read(details[0]))
@@ -405,7 +426,7 @@ async def _attempt(datamon: Datamon, handle: WorkflowHandle[Any, Any]) -> Attemp
 
 
 class Split:
-    """A split, from afar."""
+    """A split, as a client sees it."""
 
     def __init__(self, datamon: Datamon, diamond: Diamond, split: SplitId, request: str | None = None) -> None:
         self._datamon, self._diamond, self.id, self._request = datamon, diamond, split, request
@@ -425,7 +446,8 @@ class Split:
             raise await self._diamond.explained(error) from error
         except WorkflowFailureError as error:
             known = await self._status()
-            raise SplitFailed(self.id, known.reason or str(from_wire(error))) from error
+            cause = from_failure(error)
+            raise SplitFailed(self.id, known.reason or str(cause), cause.code, list(cause.args)) from error
 
     async def progress(self) -> Progress | None:
         """How far the upload is, from its last heartbeat; None before the first one and after the end."""
@@ -441,7 +463,7 @@ class Split:
         if not (await self._status()).started:  # what still runs under its id may be the generation before
             return False
         try:
-            await self.handle.signal(SplitWorkflow.stop, plain_text("reason", reason))
+            await self.handle.signal(SplitWorkflow.stop, checked_text("reason", reason))
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False
@@ -460,7 +482,7 @@ class Split:
                 return
             if status.state is SplitState.FAILED:
                 raise SplitFailed(self.id, status.reason)
-            await asyncio.sleep(self._diamond.lookups.pause)
+            await asyncio.sleep(self._diamond.split_queries.pause)
 
     async def _status(self) -> SplitStatus:
         try:

@@ -1,4 +1,4 @@
-"""Housekeeping, from afar: a round at once, or one every week."""
+"""Housekeeping for clients: a round at once, or one every week."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.wire import from_wire
-from datamon.errors import BadUsage, NotFound, WrongState
-from starter.connect import need_worker, unreachable
-from workflows.janitor import JanitorInput, JanitorReport, JanitorWorkflow
-from workflows.names import JANITOR, TASK_QUEUE
+from datamon.activities.failures import from_failure
+from datamon.core.errors import BadUsage, NotFound, Remedy, WrongState
+from datamon.worker.connection.failures import unreachable
+from datamon.worker.connection.queues import require_worker
+from datamon.workflows.common.names import HOUSEKEEPING, TASK_QUEUE
+from datamon.workflows.housekeeping import HousekeepingInput, HousekeepingReport, HousekeepingWorkflow
 
 if TYPE_CHECKING:
-    from starter.client import Datamon
+    from datamon.starter.client import Datamon
 
 WEEKLY = "0 3 * * SUN"
 
@@ -57,24 +58,24 @@ class Housekeeping:
         abandoned_after: timedelta = timedelta(days=30),
         *,
         dry_run: bool = False,
-    ) -> JanitorReport:
+    ) -> HousekeepingReport:
         """One round, now. A dry run only tells what it would do."""
         client = self._datamon.client
-        await need_worker(client, TASK_QUEUE)
-        order = JanitorInput(older_than.total_seconds(), abandoned_after.total_seconds(), dry_run)
+        await require_worker(client, TASK_QUEUE)
+        request = HousekeepingInput(older_than.total_seconds(), abandoned_after.total_seconds(), dry_run)
         try:
             return await client.execute_workflow(
-                JanitorWorkflow.run,
-                order,
-                id=JANITOR,
+                HousekeepingWorkflow.run,
+                request,
+                id=HOUSEKEEPING,
                 task_queue=TASK_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 static_summary="housekeeping" + (", a dry run" if dry_run else ""),
             )
         except WorkflowAlreadyStartedError:
-            raise WrongState("the workflow", JANITOR, "running", "wait until that round has ended") from None
+            raise WrongState("the workflow", HOUSEKEEPING, "running", "wait until that round has ended") from None
         except WorkflowFailureError as error:
-            raise from_wire(error) from error
+            raise from_failure(error) from error
         except RPCError as error:
             raise unreachable(client, error) from error
 
@@ -85,10 +86,10 @@ class Housekeeping:
         abandoned_after: timedelta = timedelta(days=30),
     ) -> Scheduled:
         """Have a round done again and again, from now on in this way. One that is still going is not overtaken."""
-        order = JanitorInput(older_than.total_seconds(), abandoned_after.total_seconds(), cron=cron)
+        request = HousekeepingInput(older_than.total_seconds(), abandoned_after.total_seconds(), cron=cron)
         schedule = Schedule(
             action=ScheduleActionStartWorkflow(
-                JanitorWorkflow.run, order, id=JANITOR, task_queue=TASK_QUEUE, static_summary="housekeeping"
+                HousekeepingWorkflow.run, request, id=HOUSEKEEPING, task_queue=TASK_QUEUE, static_summary="housekeeping"
             ),
             spec=ScheduleSpec(cron_expressions=[cron]),
             policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(days=1)),
@@ -96,7 +97,7 @@ class Housekeeping:
         )
         try:
             try:
-                await self._datamon.client.create_schedule(JANITOR, schedule)
+                await self._datamon.client.create_schedule(HOUSEKEEPING, schedule)
             except ScheduleAlreadyRunningError:
                 await self._handle.update(lambda _: ScheduleUpdate(schedule))
         except RPCError as error:
@@ -108,18 +109,18 @@ class Housekeeping:
     async def scheduled(self) -> Scheduled:
         """The rounds to come. NotFound, where there are none."""
         try:
-            found = await self._handle.describe()
+            description = await self._handle.describe()
         except RPCError as error:
             raise self._explained(error) from error
-        action = found.schedule.action
+        action = description.schedule.action
         assert isinstance(action, ScheduleActionStartWorkflow)
-        [order] = await self._datamon.client.data_converter.decode(list(action.args), [JanitorInput])
+        [request] = await self._datamon.client.data_converter.decode(list(action.args), [HousekeepingInput])
         return Scheduled(
-            cron=order.cron,
-            older_than_seconds=order.older_than_seconds,
-            abandoned_after_seconds=order.silent_seconds,
-            next=[time.isoformat() for time in found.info.next_action_times[:3]],
-            last=[action.started_at.isoformat() for action in found.info.recent_actions[-3:]],
+            cron=request.cron,
+            older_than_seconds=request.older_than_seconds,
+            abandoned_after_seconds=request.silent_seconds,
+            next=[time.isoformat() for time in description.info.next_action_times[:3]],
+            last=[action.started_at.isoformat() for action in description.info.recent_actions[-3:]],
         )
 
     async def unschedule(self) -> None:
@@ -131,9 +132,9 @@ class Housekeeping:
 
     @property
     def _handle(self) -> ScheduleHandle:
-        return self._datamon.client.get_schedule_handle(JANITOR)
+        return self._datamon.client.get_schedule_handle(HOUSEKEEPING)
 
     def _explained(self, error: RPCError) -> Exception:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return NotFound("schedule", JANITOR, "make it with `datamon housekeeping schedule`")
+            return NotFound("schedule", HOUSEKEEPING, Remedy.SCHEDULE_HOUSEKEEPING)
         return unreachable(self._datamon.client, error)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from datamon.errors import DatamonError
+from datamon.core.errors import DatamonError
 
 Item = TypeVar("Item")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -24,17 +24,17 @@ _COLOURS = {"done": "green", "running": "cyan", "committing": "cyan", "failed": 
 
 
 @dataclass
-class Manners:
-    """How this command was told to behave."""
+class Verbosity:
+    """How much this command says."""
 
     quiet: bool = False
     debug: bool = False
 
 
-manners = Manners()
+verbosity = Verbosity()
 
 
-def has_colours(stream: Any) -> bool:
+def uses_colours(stream: Any) -> bool:
     """Whether what is printed there may be coloured: on a terminal, unless its user does not want that."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return bool(not plain and stream is not None and stream.isatty())
@@ -62,7 +62,7 @@ def result_format_option(command: Command) -> Command:
 
 def say(text: str) -> None:
     """A remark, on stderr."""
-    if not manners.quiet:
+    if not verbosity.quiet:
         click.echo(text, err=True)
 
 
@@ -100,7 +100,7 @@ def _json_items(items: Iterable[Any]) -> Iterator[str]:
 
 
 def _yaml_items(items: Iterable[Any]) -> Iterator[str]:
-    from datamon.descriptors import to_yaml
+    from datamon.stores.descriptors import to_yaml
 
     nothing = True
     for item in items:
@@ -112,7 +112,7 @@ def _yaml_items(items: Iterable[Any]) -> Iterator[str]:
 
 def print_one(item: Any, format: str) -> None:
     """One thing: an object in JSON, else YAML as it lies in the store."""
-    from datamon.descriptors import to_yaml
+    from datamon.stores.descriptors import to_yaml
 
     if format == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(item), indent=2))
@@ -130,7 +130,7 @@ def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     for page in _pages(lines):
         widths = [max(width, *(_width(row[at]) for row in page)) for at, width in enumerate(widths)]
         aligned = ["  ".join(map(_aligned, columns, row, widths)).rstrip() for row in page]
-        click.echo("\n".join(aligned), color=has_colours(sys.stdout))
+        click.echo("\n".join(aligned), color=uses_colours(sys.stdout))
 
 
 def _pages(items: Iterable[Item]) -> Iterator[list[Item]]:

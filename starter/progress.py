@@ -1,4 +1,4 @@
-"""How far something is: a bar on a terminal, a line now and then where stderr is none, nothing if told to be quiet."""
+"""How far something is: a bar on a terminal, a line now and then where stderr is none, nothing if it is to be quiet."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from starter.output import amount, has_colours, manners, say
+from datamon.starter.output import amount, say, uses_colours, verbosity
 
 if TYPE_CHECKING:
-    from activities.spark import Progress
+    from datamon.activities.spark import Progress
 
 LINE_SECONDS = 10.0  # between two lines in a log
 
@@ -26,7 +26,7 @@ class Meter(Protocol):
         ...
 
     def note(self, text: str) -> None:
-        """It cannot be told in numbers yet."""
+        """Say what cannot be said in numbers yet."""
         ...
 
 
@@ -66,7 +66,7 @@ class _Lines:
 @contextmanager
 def meter(what: str) -> Iterator[Meter]:
     """A meter for something that may take long."""
-    if manners.quiet or not sys.stderr.isatty():
+    if verbosity.quiet or not sys.stderr.isatty():
         yield _Lines(what)
         return
     from rich.console import Console
@@ -80,7 +80,7 @@ def meter(what: str) -> Iterator[Meter]:
         TransferSpeedColumn(),
         TimeRemainingColumn(compact=True),
     )
-    console = Console(stderr=True, no_color=not has_colours(sys.stderr))
+    console = Console(stderr=True, no_color=not uses_colours(sys.stderr))
     with Progress(*columns, console=console, transient=True) as bar:
         yield _Bar(bar, what)
 

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from datamon.model import Split, SplitState, clock, seconds_between
-from datamon.report import NAMED, Report
-from starter.output import amount, visible
+from datamon.core.instants import epoch_seconds, seconds_between
+from datamon.diamonds.model import Split, SplitState
+from datamon.diamonds.report import NAMED, Report
+from datamon.starter.output import amount, visible
 
 DRAWN = 300  # splits in the timeline: the slowest ones, if there are more
 
@@ -84,12 +85,12 @@ def _head(report: Report, title: str, now: str) -> str:
 
 def _tiles(report: Report) -> str:
     splits, states = report.splits, Counter(split.state for split in report.splits)
-    told = ", ".join(f"{states[state]} {state}" for state in SplitState if states[state])
+    counts = ", ".join(f"{states[state]} {state}" for state in SplitState if states[state])
     files = report.bundle.files if report.bundle else sum(split.files for split in splits)
     size = report.bundle.bytes if report.bundle else sum(split.bytes for split in splits)
     stored = sum(split.stored for split in splits)
     tiles = (
-        (f"{len(splits):,}", f"splits: {told or 'none'}"),
+        (f"{len(splits):,}", f"splits: {counts or 'none'}"),
         (f"{files:,}", "files"),
         (amount(size), "bytes"),
         (amount(stored), "new to the store"),
@@ -109,8 +110,8 @@ def _timeline(report: Report, now: str) -> str:
     if len(drawn) > DRAWN:
         slowest = sorted(drawn, key=lambda split: -_took(split, now))[:DRAWN]
         drawn = sorted(slowest, key=lambda split: split.position)
-    start = min(clock(split.created) for split in drawn)
-    end = max(clock(split.ended or now) for split in drawn)
+    start = min(epoch_seconds(split.created) for split in drawn)
+    end = max(epoch_seconds(split.ended or now) for split in drawn)
     span = max(end - start, 0.001)
     rows = "".join(_bar(split, start, span, now) for split in drawn)
     note = f" The {DRAWN} slowest of {len(report.splits):,}." if len(report.splits) > DRAWN else ""
@@ -119,7 +120,11 @@ def _timeline(report: Report, now: str) -> str:
 
 
 def _bar(split: Split, start: float, span: float, now: str) -> str:
-    added, began, ended = clock(split.created), clock(split.started or split.ended or now), clock(split.ended or now)
+    added, began, ended = (
+        epoch_seconds(split.created),
+        epoch_seconds(split.started or split.ended or now),
+        epoch_seconds(split.ended or now),
+    )
     waited = _piece("waited", added - start, began - added, span)
     ran = _piece(split.state, began - start, ended - began, span)
     name = _text(split.tag or split.id)

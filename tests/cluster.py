@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyspark
 
+from datamon.worker.java import java_home
 from tests.conftest import until
 from tests.servers import LOOPBACK, free_ports
-from worker.java import java_home
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 

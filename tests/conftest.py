@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from datamon.settings import Settings, is_held, running_stack
-from starter.client import Datamon
+from datamon.settings.settings import Settings
+from datamon.settings.stack import is_stack_alive, running_stack
+from datamon.starter.client import Datamon
+from datamon.worker.spark import SparkRuntime
 from tests.servers import s3_server
-from worker.spark import SparkRuntime
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
 BIN = Path(sys.executable).parent
@@ -108,7 +109,7 @@ def stack(tmp_path_factory):
     command("up", "--detach")
     yield command
     command("down")
-    assert not is_held(command.home)
+    assert not is_stack_alive(command.home)
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,4 @@
-"""The process that hosts workflows and activities: Spark, thread pool, graceful stop, the embedded stack."""
+"""The process that hosts workflows and activities: Spark, threads, graceful stop; the embedded stack; the connection.
+
+Imports `workflows`, `activities` and `datamon`, nothing of `starter`.
+"""

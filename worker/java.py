@@ -40,11 +40,11 @@ def _java_of_machine() -> Path | None:
 
 def _version(java: Path) -> int:
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(match[1]) if match else 0
 
 
 def _shim(folder: Path) -> Path:

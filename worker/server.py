@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datamon.errors import Failed, WrongState
-from workflows.names import SEARCH_ATTRIBUTES
+from datamon.core.errors import Failed, WrongState
+from datamon.workflows.common.names import SEARCH_ATTRIBUTES
 
 LOOPBACK = "127.0.0.1"
 PORT, UI_PORT = 7233, 8233

@@ -9,30 +9,23 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from temporalio.worker import Worker, WorkflowRunner
 
-from activities.commit import CommitActivities
-from activities.housekeeping import HousekeepingActivities
-from activities.metadata import MetadataActivities
-from activities.recovery import RecoveryActivities
-from activities.upload import UploadActivities
-from datamon.settings import Settings
-from worker.running import CarefulRunner
-from worker.spark import SparkRuntime
-from worker.telemetry import flush
-from workflows.diamond import DiamondWorkflow
-from workflows.hearing import HearSafely
-from workflows.janitor import JanitorWorkflow
-from workflows.names import TASK_QUEUE, queues_of
-from workflows.split import SplitWorkflow
+from datamon.activities.registry import Resources, RunsOn, build_activities
+from datamon.settings.settings import Settings
+from datamon.worker.spark import SparkRuntime
+from datamon.worker.telemetry import flush
+from datamon.worker.workflow_runner import QuerySafeRunner
+from datamon.workflows.common.message_checks import SignalArgumentCheck
+from datamon.workflows.common.names import TASK_QUEUE, queues_of
+from datamon.workflows.registry import all_workflows
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from temporalio.client import Client
 
-WORKFLOWS = [DiamondWorkflow, SplitWorkflow, JanitorWorkflow]
 GRACE = timedelta(seconds=5)  # after SIGTERM, for activities to send their last heartbeat and leave
 METADATA_AT_ONCE = 32
 SPARK_JOBS_AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
@@ -51,30 +44,10 @@ def build_workers(
 ) -> list[Worker]:
     """A Temporal worker for each queue. Workflows live on the shared one; uploads run on any.
 
-    Workflows run without the sandbox, which takes a third of the CPU of a split. Tests give it as the `runner`: there
+    Workflows run without the sandbox, which takes a third of the CPU of a split. Tests pass it as the `runner`: there
     it finds what would not replay.
     """
-    context = settings.context()
-    metadata, commit, upload, housekeeping = (
-        MetadataActivities(context),
-        CommitActivities(context, spark),
-        UploadActivities(context, spark, settings.sources),
-        HousekeepingActivities(settings.janitor_context()),
-    )
-    shared: list[Callable[..., Any]] = [
-        metadata.open_diamond,
-        metadata.publish_diamond,
-        metadata.start_split,
-        metadata.finish_split,
-        metadata.end_split,
-        metadata.fail_splits,
-        metadata.set_label,
-        commit.make_bundle,
-        commit.give_up_bundle,
-        RecoveryActivities(context).take_up,
-        housekeeping.list_repos,
-        housekeeping.tidy_repo,
-    ]
+    activities = build_activities(Resources(settings, settings.context(), spark))
 
     def worker(queue: str) -> Worker:
         is_shared = queue == TASK_QUEUE
@@ -82,13 +55,13 @@ def build_workers(
             client,
             identity=identity,
             task_queue=queue,
-            workflows=WORKFLOWS if is_shared else [],
-            activities=[*(shared if is_shared else []), upload.upload_split],
+            workflows=all_workflows() if is_shared else [],
+            activities=[*(activities[RunsOn.SHARED] if is_shared else []), *activities[RunsOn.EVERY]],
             activity_executor=pool,
             max_concurrent_activities=METADATA_AT_ONCE if is_shared else SPARK_JOBS_AT_ONCE,
             graceful_shutdown_timeout=GRACE,
-            interceptors=[HearSafely()],
-            workflow_runner=runner or CarefulRunner(),
+            interceptors=[SignalArgumentCheck()],
+            workflow_runner=runner or QuerySafeRunner(),
             max_heartbeat_throttle_interval=timedelta(seconds=2),  # so that a cancel is seen that soon
         )
 

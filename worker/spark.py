@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import datamon
-from worker.java import java_home
+import datamon.core
+from datamon.worker.java import java_home
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -90,12 +90,12 @@ class SparkRuntime:
             spark = self._build()
 
             def warm(number: int) -> int:  # inside, for only then does all of it travel: an executor has no `worker`
-                import datamon.commit
-                import datamon.upload
-                from datamon.processes import settle_in
+                import datamon.merge.kernel
+                import datamon.sources.upload
+                from datamon.core.process_tuning import tune_process
 
-                settle_in()
-                return number + len(datamon.commit.__name__) + len(datamon.upload.__name__)
+                tune_process()
+                return number + len(datamon.merge.kernel.__name__) + len(datamon.sources.upload.__name__)
 
             spark.parallelize(range(spark.defaultParallelism)).map(warm).collect()
             self._context.set_result(spark)
@@ -143,7 +143,7 @@ class SparkRuntime:
 
     def _packed(self) -> Path:
         """The domain library as a file that Spark hands to its executors: tasks use nothing else of ours."""
-        top = Path(datamon.__file__).parent
+        top = Path(datamon.core.__file__).parent.parent
         packed = self._folder / "datamon.zip"
         with zipfile.ZipFile(packed, "w") as archive:
             for file in sorted(top.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""What a process tells of itself: log lines that carry repo, diamond and split; metrics; traces.
+"""What a process reports about itself: log lines that carry repo, diamond and split; metrics; traces.
 
 Metrics are the SDK's own (`temporal_…`) and ours, which workflows and activities count:
 
@@ -24,9 +24,9 @@ from temporalio import activity, workflow
 from temporalio.client import Interceptor
 from temporalio.runtime import LoggingConfig, PrometheusConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from datamon.errors import BadUsage
-from datamon.settings import Settings
-from workflows.names import named_by
+from datamon.core.errors import BadUsage
+from datamon.settings.settings import Settings
+from datamon.workflows.common.names import named_by
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SERVICE = "datamon"
@@ -43,15 +43,7 @@ def write_logs(settings: Settings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if settings.log_format == "json" else _Text())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for ours in (
-        "activities",
-        "datamon",
-        "starter",
-        "worker",
-        "workflows",
-        "temporalio.workflow",
-        "temporalio.activity",
-    ):
+    for ours in ("datamon", "temporalio.workflow", "temporalio.activity"):
         logging.getLogger(ours).setLevel(level)
     workflow.logger.workflow_info_on_message = False
     activity.logger.activity_info_on_message = False
@@ -59,8 +51,8 @@ def write_logs(settings: Settings) -> None:
 
 def about(record: logging.LogRecord) -> dict[str, str]:
     """Which repo, diamond and split a line is about: the id of the workflow says so."""
-    told = getattr(record, "temporal_workflow", None) or getattr(record, "temporal_activity", None) or {}
-    return named_by(str(told.get("workflow_id", "")))
+    context = getattr(record, "temporal_workflow", None) or getattr(record, "temporal_activity", None) or {}
+    return named_by(str(context.get("workflow_id", "")))
 
 
 class _Json(logging.Formatter):

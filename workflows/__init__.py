@@ -1,1 +1,5 @@
-"""What datamon decides: which state, who is next, what is refused. No I/O, and no clock of its own."""
+"""What datamon decides, and nothing else: states, who is next, what is refused. No I/O, no clock of its own.
+
+Imports the plain values of `datamon` and the contracts of `activities`; no store, Spark or boto3 can be reached from
+here. `common` is the kit that every workflow is built from.
+"""

@@ -11,30 +11,32 @@ import stat
 from collections.abc import Iterator
 from functools import cached_property
 
-from datamon.errors import SourceChanged, SourceMissing, SourceUnreadable, UnfitFile, why
-from datamon.names import MAX_NAME_BYTES, RESERVED, NameRange, below, flaw, order
-from datamon.sources.tree import Found, OnUnfit, Tree, is_within
+from datamon.core.errors import SourceChanged, SourceMissing, SourceUnreadable, UnfitFile
+from datamon.core.names import MAX_NAME_BYTES, RESERVED, NameRange, inside_folder, name_problem, sort_key
+from datamon.core.text import os_reason
+from datamon.sources.source import is_within
+from datamon.sources.tree import OnProblem, SourceFile, Tree
 
 
 class LocalTree(Tree):
     """The Tree over the file system."""
 
-    def read(self, found: Found, start: int, length: int) -> bytes:
+    def read(self, file: SourceFile, start: int, length: int) -> bytes:
         """See Tree."""
-        handle = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a pipe by now
+        handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a pipe by now
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise SourceChanged(found.name)
+                raise SourceChanged(file.name)
             if not self._is_inside(handle):
-                raise UnfitFile(found.name, "it is a link that leads out of the source")
+                raise UnfitFile(file.name, "it is a link that leads out of the source")
             data = os.pread(handle, length, start)
             while len(data) < length and (more := os.pread(handle, length - len(data), start + len(data))):
                 data += more
-            about = os.fstat(handle)
+            status = os.fstat(handle)
         finally:
             os.close(handle)
-        if len(data) != length or about.st_size != found.size or about.st_mtime_ns != found.mtime:
-            raise SourceChanged(found.name)
+        if len(data) != length or status.st_size != file.size or status.st_mtime_ns != file.mtime:
+            raise SourceChanged(file.name)
         return data
 
     def _is_inside(self, handle: int) -> bool:
@@ -48,54 +50,56 @@ class LocalTree(Tree):
         """See Tree."""
         return sorted(name for name in RESERVED if os.path.lexists(os.path.join(self.source.path, name)))
 
-    def _all(self, names: NameRange, on_unfit: OnUnfit) -> Iterator[Found]:
+    def _all(self, names: NameRange, on_problem: OnProblem) -> Iterator[SourceFile]:
         path = self.source.path
-        about = self._about()
-        if stat.S_ISDIR(about.st_mode):
-            yield from self._folder(path, "", self._top, names, on_unfit)
-        elif stat.S_ISREG(about.st_mode):
+        status = self._stat()
+        if stat.S_ISDIR(status.st_mode):
+            yield from self._folder(path, "", self._top, names, on_problem)
+        elif stat.S_ISREG(status.st_mode):
             name = os.path.basename(os.path.abspath(path))
             if name in RESERVED:
                 raise UnfitFile(name, "the name is datamon's own")
-            if names.holds(order(name)) and self._wants(name):
-                yield from _found(name, path, about, on_unfit)
+            if names.holds(sort_key(name)) and self._wants(name):
+                yield from _checked(name, path, status, on_problem)
         else:
             raise UnfitFile(path, "it is neither a folder nor a regular file")
 
-    def _one(self, name: str, on_unfit: OnUnfit) -> Iterator[Found]:
+    def _one(self, name: str, on_problem: OnProblem) -> Iterator[SourceFile]:
         path, top = os.path.join(self.source.path, name), self._top
         try:
-            about = os.stat(path)
+            status = os.stat(path)
         except FileNotFoundError:
             raise
         except OSError as error:
-            on_unfit(SourceUnreadable(path, why(error)))
+            on_problem(SourceUnreadable(path, os_reason(error)))
         else:
-            yield from _look(path, name, top, about, on_unfit)
+            yield from _check(path, name, top, status, on_problem)
 
     @cached_property
     def _top(self) -> str:
         """Where the source really is. Looked up once, however many names are listed."""
-        self._about()
+        self._stat()
         top = os.path.realpath(self.source.path)
         if self.source.real and top != self.source.path:
             raise UnfitFile(self.source.path, "a link was put in its place")
         return top
 
-    def _about(self) -> os.stat_result:
+    def _stat(self) -> os.stat_result:
         try:
             return os.stat(self.source.path)
         except FileNotFoundError:
             raise SourceMissing(self.source.path) from None
         except OSError as error:
-            raise SourceUnreadable(self.source.path, why(error)) from error
+            raise SourceUnreadable(self.source.path, os_reason(error)) from error
 
-    def _folder(self, path: str, prefix: str, top: str, names: NameRange, on_unfit: OnUnfit) -> Iterator[Found]:
+    def _folder(
+        self, path: str, prefix: str, top: str, names: NameRange, on_problem: OnProblem
+    ) -> Iterator[SourceFile]:
         try:
             with os.scandir(path) as scan:
                 items = sorted(scan, key=lambda item: item.name)
         except OSError as error:
-            on_unfit(SourceUnreadable(path, why(error)))
+            on_problem(SourceUnreadable(path, os_reason(error)))
             return
         for item in items:
             name = prefix + item.name
@@ -103,42 +107,44 @@ class LocalTree(Tree):
                 continue
             if item.is_dir(follow_symlinks=False):
                 if len(os.fsencode(name)) >= MAX_NAME_BYTES:  # nothing in it can have a legal name
-                    on_unfit(UnfitFile(_shown(name), f"its name is longer than {MAX_NAME_BYTES} bytes"))
+                    on_problem(UnfitFile(_shown(name), f"its name is longer than {MAX_NAME_BYTES} bytes"))
                     continue
-                inside = below(order(name))
+                inside = inside_folder(sort_key(name))
                 if names.meets(inside.start, inside.stop or ""):
-                    yield from self._folder(item.path, name + "/", top, names, on_unfit)
-            elif names.holds(order(name)) and self._wants(name):
+                    yield from self._folder(item.path, name + "/", top, names, on_problem)
+            elif names.holds(sort_key(name)) and self._wants(name):
                 try:
-                    about = item.stat()
+                    status = item.stat()
                 except OSError as error:
-                    on_unfit(SourceUnreadable(item.path, "the link leads nowhere" if item.is_symlink() else why(error)))
+                    on_problem(
+                        SourceUnreadable(item.path, "the link leads nowhere" if item.is_symlink() else os_reason(error))
+                    )
                     continue
-                if item.is_symlink() or not stat.S_ISREG(about.st_mode):
-                    yield from _look(item.path, name, top, about, on_unfit)
+                if item.is_symlink() or not stat.S_ISREG(status.st_mode):
+                    yield from _check(item.path, name, top, status, on_problem)
                 else:
-                    yield from _found(name, item.path, about, on_unfit)
+                    yield from _checked(name, item.path, status, on_problem)
 
 
-def _look(path: str, name: str, top: str, about: os.stat_result, on_unfit: OnUnfit) -> Iterator[Found]:
+def _check(path: str, name: str, top: str, status: os.stat_result, on_problem: OnProblem) -> Iterator[SourceFile]:
     """Something that may be a link, or no file."""
     if not is_within(top, os.path.realpath(path)):
-        on_unfit(UnfitFile(_shown(name), "it is a link that leads out of the source"))
-    elif stat.S_ISDIR(about.st_mode):
+        on_problem(UnfitFile(_shown(name), "it is a link that leads out of the source"))
+    elif stat.S_ISDIR(status.st_mode):
         kind = "a link to a folder" if os.path.islink(path) else "a folder"
-        on_unfit(UnfitFile(_shown(name), f"it is {kind}"))
-    elif not stat.S_ISREG(about.st_mode):
-        on_unfit(UnfitFile(_shown(name), "it is not a regular file"))
+        on_problem(UnfitFile(_shown(name), f"it is {kind}"))
+    elif not stat.S_ISREG(status.st_mode):
+        on_problem(UnfitFile(_shown(name), "it is not a regular file"))
     else:
-        yield from _found(name, path, about, on_unfit)
+        yield from _checked(name, path, status, on_problem)
 
 
-def _found(name: str, path: str, about: os.stat_result, on_unfit: OnUnfit) -> Iterator[Found]:
-    wrong = flaw(name)
-    if wrong is not None:
-        on_unfit(UnfitFile(_shown(name), wrong))
+def _checked(name: str, path: str, status: os.stat_result, on_problem: OnProblem) -> Iterator[SourceFile]:
+    problem = name_problem(name)
+    if problem is not None:
+        on_problem(UnfitFile(_shown(name), problem))
     else:
-        yield Found(name, path, about.st_size, stat.S_IMODE(about.st_mode), about.st_mtime_ns)
+        yield SourceFile(name, status.st_size, stat.S_IMODE(status.st_mode), status.st_mtime_ns, path=path)
 
 
 def _shown(name: str) -> str:

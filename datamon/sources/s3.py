@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from datamon.errors import (
+from datamon.core.errors import (
     NotFound,
     ObjectChanged,
     SourceChanged,
@@ -17,9 +17,10 @@ from datamon.errors import (
     StoreRefused,
     UnfitFile,
 )
-from datamon.names import RESERVED, NameRange, below, flaw, order
-from datamon.sources.tree import Found, OnUnfit, Source, Tree
-from datamon.stores import ObjectStore
+from datamon.core.names import RESERVED, NameRange, inside_folder, name_problem, sort_key
+from datamon.sources.source import Source
+from datamon.sources.tree import OnProblem, SourceFile, Tree
+from datamon.stores.protocol import ObjectStore
 from datamon.stores.s3 import S3Object, S3Store
 
 FILE_MODE = 0o644  # objects have none
@@ -35,88 +36,88 @@ class S3Tree(Tree):
         self._store = S3Store(source.path)
         self._bucket = S3Store(f"s3://{self._store.bucket}")
 
-    def read(self, found: Found, start: int, length: int) -> bytes:
+    def read(self, file: SourceFile, start: int, length: int) -> bytes:
         """See Tree."""
         try:
-            data = self._bucket.get_if(found.path.removeprefix(f"{self._bucket.url}/"), found.tag, start, length)
+            data = self._bucket.get_if(file.path.removeprefix(f"{self._bucket.url}/"), file.tag, start, length)
         except (NotFound, ObjectChanged):
-            raise SourceChanged(found.name) from None
+            raise SourceChanged(file.name) from None
         except StoreRefused as error:
-            raise SourceUnreadable(found.path, error.why) from error
+            raise SourceUnreadable(file.path, error.reason) from error
         if len(data) != length:
-            raise SourceChanged(found.name)
+            raise SourceChanged(file.name)
         return data
 
     def reserved(self) -> list[str]:
         """See Tree."""
         return sorted(name for name in RESERVED if next(self._store.scan(f"{name}/"), None) is not None)
 
-    def _all(self, names: NameRange, on_unfit: OnUnfit) -> Iterator[Found]:
+    def _all(self, names: NameRange, on_problem: OnProblem) -> Iterator[SourceFile]:
         alone = self._alone()
         if alone is not None:
             name = self.source.path.rpartition("/")[2]
-            if names.holds(order(name)) and self._wants(name):
-                yield from _found(name, f"{self._bucket.url}/{alone.key}", alone, on_unfit)
+            if names.holds(sort_key(name)) and self._wants(name):
+                yield from _checked(name, f"{self._bucket.url}/{alone.key}", alone, on_problem)
         elif next(self._store.scan(""), None) is None:
             raise SourceMissing(self.source.path)
         else:
-            yield from self._folder("", names, on_unfit)
+            yield from self._folder("", names, on_problem)
 
     def _alone(self) -> S3Object | None:
         """The source as a single object, if it is one."""
         if self.source.path.endswith("/") or not self._store.prefix:
             return None
-        return self._bucket.look(self._store.prefix.rstrip("/"))
+        return self._bucket.head(self._store.prefix.rstrip("/"))
 
-    def _one(self, name: str, on_unfit: OnUnfit) -> Iterator[Found]:
-        found = self._store.look(name)
-        if found is None:
+    def _one(self, name: str, on_problem: OnProblem) -> Iterator[SourceFile]:
+        item = self._store.head(name)
+        if item is None:
             raise FileNotFoundError
-        yield from _found(name, self._path(found), found, on_unfit)
+        yield from _checked(name, self._path(item), item, on_problem)
 
-    def _folder(self, prefix: str, names: NameRange, on_unfit: OnUnfit) -> Iterator[Found]:
+    def _folder(self, prefix: str, names: NameRange, on_problem: OnProblem) -> Iterator[SourceFile]:
         """One level. Servers order `x-1` and `x/` differently, and neither the way names are ordered, so sort here."""
         for name, objects in self._level(prefix, names):
             whole = prefix + name
             if not prefix and name in RESERVED:
                 continue
-            alone = next((found for found in objects if found is not None), None)
-            inside = below(order(whole))
-            if alone is not None and names.holds(order(whole)) and self._wants(whole):
+            alone = next((item for item in objects if item is not None), None)
+            inside = inside_folder(sort_key(whole))
+            if alone is not None and names.holds(sort_key(whole)) and self._wants(whole):
                 if None in objects:
-                    on_unfit(UnfitFile(whole, "it is both an object and a folder"))
+                    on_problem(UnfitFile(whole, "it is both an object and a folder"))
                 else:
-                    yield from _found(whole, self._path(alone), alone, on_unfit)
+                    yield from _checked(whole, self._path(alone), alone, on_problem)
             if None in objects and names.meets(inside.start, inside.stop or ""):
-                yield from self._folder(whole + "/", names, on_unfit)
+                yield from self._folder(whole + "/", names, on_problem)
 
     def _level(self, prefix: str, names: NameRange) -> list[tuple[str, list[S3Object | None]]]:
         """The names of one level, each with the object and the folder (None) that have it."""
         first, last = (_component(key, prefix) for key in (names.start, names.stop or ""))
         end = max((f"{last[:size]}/" for size in range(1, len(last) + 1)), default="")  # `a/` comes after `a-1/`
         level: dict[str, list[S3Object | None]] = {}
-        for name, found in self._store.scan(prefix, after=first[:-1]):
+        for name, item in self._store.scan(prefix, after=first[:-1]):
             if end and name > end:
                 break
-            level.setdefault(name, []).append(found)
+            level.setdefault(name, []).append(item)
         return sorted(level.items())
 
-    def _path(self, found: S3Object) -> str:
-        return f"{self._bucket.url}/{self._store.prefix}{found.key}"
+    def _path(self, item: S3Object) -> str:
+        return f"{self._bucket.url}/{self._store.prefix}{item.key}"
 
 
-def _found(name: str, path: str, found: S3Object, on_unfit: OnUnfit) -> Iterator[Found]:
-    wrong = flaw(name)
-    if wrong is None and any(len(part.encode()) > MAX_PART_BYTES for part in name.split("/")):
-        wrong = f"no folder takes a name longer than {MAX_PART_BYTES} bytes, so nobody could download it"
-    if wrong is not None:
-        on_unfit(UnfitFile(name, wrong))
+def _checked(name: str, path: str, item: S3Object, on_problem: OnProblem) -> Iterator[SourceFile]:
+    problem = name_problem(name)
+    if problem is None and any(len(part.encode()) > MAX_PART_BYTES for part in name.split("/")):
+        problem = f"no folder takes a name longer than {MAX_PART_BYTES} bytes, so nobody could download it"
+    if problem is not None:
+        on_problem(UnfitFile(name, problem))
     else:
-        modified = (found.modified - _EPOCH) // timedelta(microseconds=1) * 1000
-        yield Found(name, path, found.size, FILE_MODE, modified, found.etag)
+        modified = (item.modified - _EPOCH) // timedelta(microseconds=1) * 1000
+        yield SourceFile(name, item.size, FILE_MODE, modified, path=path, tag=item.etag)
 
 
 def _component(key: str, prefix: str) -> str:
     """The name, directly below a folder, that an order key lies at or in; empty where it lies elsewhere."""
-    inside = order(prefix)
+    inside = sort_key(prefix)
     return key[len(inside) :].partition("\0")[0] if key.startswith(inside) else ""

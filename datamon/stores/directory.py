@@ -12,16 +12,18 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from blake3 import blake3
 
-from datamon.errors import AlreadyExists, CorruptObject, NotFound, ObjectChanged, StoreRefused, StoreUnreachable, why
-from datamon.stores.protocol import Versioned
+from datamon.core.errors import AlreadyExists, CorruptObject, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
+from datamon.core.text import os_reason
+from datamon.stores.protocol import ObjectInfo, SignedRequest, Versioned
 
 _PRIVATE = ".datamon-store"  # temporary files and the lock; no key starts with it
 _TEMPORARY = re.compile("[0-9a-f]{32}")
@@ -31,7 +33,7 @@ _FORGOTTEN_SECONDS = 24 * 3600  # no write takes that long, so a temporary file 
 class DirectoryStore:
     """The ObjectStore over a directory. It is created with the first write."""
 
-    is_far = False
+    is_remote = False
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).absolute()
@@ -46,17 +48,25 @@ class DirectoryStore:
             if length is None:
                 return file.read()
             there = max(0, os.fstat(file.fileno()).st_size - start)
-            return file.read(min(length, there))  # as much as it is told to read, Python takes of the memory
+            return file.read(min(length, there))  # Python allocates as much as it is asked to read
 
     def get_versioned(self, key: str) -> Versioned:
         """See ObjectStore. The version is the digest of the bytes."""
         body = self.get(key)
         return Versioned(body, blake3(body).hexdigest())
 
+    def stat(self, key: str) -> ObjectInfo | None:
+        """See ObjectStore."""
+        try:
+            with self._reading(key):
+                status = self._path(key).stat()
+        except NotFound:
+            return None
+        return ObjectInfo(key, status.st_size, status.st_mtime) if stat.S_ISREG(status.st_mode) else None
+
     def exists(self, key: str) -> bool:
         """See ObjectStore."""
-        with self._reading(key):
-            return self._path(key).is_file()
+        return self.stat(key) is not None
 
     def create(self, key: str, body: bytes) -> None:
         """See ObjectStore."""
@@ -86,10 +96,30 @@ class DirectoryStore:
             while (path := path.parent) != self.root:
                 path.rmdir()
 
+    def delete_many(self, keys: Iterable[str]) -> int:
+        """See ObjectStore."""
+        count = 0
+        for key in keys:
+            self.delete(key)
+            count += 1
+        return count
+
     def keys(self, prefix: str = "") -> Iterator[str]:
         """See ObjectStore."""
         folder = prefix.rpartition("/")[0]
         return (key for key in self._keys_below(folder) if key.startswith(prefix))
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See ObjectStore. What is removed while it is listed is left out."""
+        return (info for key in self.keys(prefix) if (info := self.stat(key)) is not None)
+
+    def sign_get(self, key: str, seconds: int) -> SignedRequest | None:  # noqa: ARG002
+        """See ObjectStore. Nothing serves a directory by URL."""
+        return None
+
+    def sign_create(self, key: str, seconds: int, size: int, sha256: str) -> SignedRequest | None:  # noqa: ARG002
+        """See ObjectStore."""
+        return None
 
     def folders(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
@@ -103,11 +133,11 @@ class DirectoryStore:
             else:
                 yield key
 
-    def _listing(self, folder: str) -> list[tuple[str, bool]]:
+    def _listing(self, folder: str) -> Sequence[tuple[str, bool]]:
         """Names and whether each is a folder, sorted as their keys are: a folder as if it ended in `/`."""
         try:
-            with os.scandir(self._path(folder)) as found:
-                inside = (item for item in found if folder or item.name != _PRIVATE)
+            with os.scandir(self._path(folder)) as scan:
+                inside = (item for item in scan if folder or item.name != _PRIVATE)
                 listing = [(item.name, item.is_dir(follow_symlinks=False)) for item in inside]
         except FileNotFoundError:
             return []
@@ -143,7 +173,7 @@ class DirectoryStore:
 
     def _unreachable(self, error: OSError) -> StoreUnreachable | StoreRefused:
         kind = StoreRefused if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else StoreUnreachable
-        return kind(self.url, why(error))
+        return kind(self.url, os_reason(error))
 
     @contextmanager
     def _temporary(self, body: bytes) -> Iterator[Path]:

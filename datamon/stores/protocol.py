@@ -1,24 +1,41 @@
 """What an object store is.
 
-There is no unconditional write. An object is created once (`create`) or replaced by somebody who says
-which version of it they have seen (`replace`), so a writer that wakes up late cannot undo anything.
+There is no unconditional write. An object is created once (`create`), or replaced by somebody who says which version of
+it they have seen (`replace`); so a writer that wakes up late cannot undo anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from datamon.errors import AlreadyExists, BadUsage
+from datamon.core.errors import AlreadyExists, BadUsage
 
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """An object's bytes and the token that says which version they are."""
+    """An object's bytes, and the token that says which version of it they are."""
 
     body: bytes
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a store says about an object without giving its bytes."""
+
+    key: str
+    size: int
+    modified: float  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRequest:
+    """A request that anybody can make until it expires: its URL, and the headers that must go with it."""
+
+    url: str = field(repr=False)  # it is a secret as long as it is valid
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 class ObjectStore(Protocol):
@@ -40,7 +57,7 @@ class ObjectStore(Protocol):
         ...
 
     @property
-    def is_far(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether a request is mostly waiting, so that several at a time are worth their threads."""
         ...
 
@@ -52,6 +69,10 @@ class ObjectStore(Protocol):
         """The object's bytes with their version, for a later `replace`."""
         ...
 
+    def stat(self, key: str) -> ObjectInfo | None:
+        """Size and age of the object; None if it is not there."""
+        ...
+
     def exists(self, key: str) -> bool:
         """Whether the object is there."""
         ...
@@ -61,19 +82,35 @@ class ObjectStore(Protocol):
         ...
 
     def replace(self, key: str, body: bytes, version: str) -> None:
-        """Put the object if it is still the version that was read, else ObjectChanged."""
+        """Put the object over the version that was seen, else ObjectChanged."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove the object; one that is not there is no error."""
+        """Remove the object. One that is not there is no error."""
+        ...
+
+    def delete_many(self, keys: Iterable[str]) -> int:
+        """Remove many objects with as few requests as possible; how many keys that were."""
         ...
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Every key that starts with the prefix, once, in whatever order the store keeps them."""
         ...
 
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """The same with size and age."""
+        ...
+
     def folders(self, prefix: str) -> Iterator[str]:
         """The names directly below a prefix that ends in `/`, in order, without reading what is in them."""
+        ...
+
+    def sign_get(self, key: str, seconds: int) -> SignedRequest | None:
+        """A GET of the object that needs no credentials for so long; None where the store cannot sign."""
+        ...
+
+    def sign_create(self, key: str, seconds: int, size: int, sha256: str) -> SignedRequest | None:
+        """A PUT that creates the object, of just this size and SHA-256 (hex); None where the store cannot sign."""
         ...
 
 
@@ -82,7 +119,7 @@ def s3_location(url: str) -> tuple[str, str]:
     bucket, _, path = url.removeprefix("s3://").partition("/")
     path = path.rstrip("/")
     if not url.startswith("s3://") or not bucket or "//" in f"/{path}":
-        raise BadUsage(f"{url!r} is no S3 location; write it as s3://bucket/prefix")
+        raise BadUsage(f"{url!r} is not an S3 location; write it as s3://bucket/prefix")
     return bucket, f"{path}/" if path else ""
 
 

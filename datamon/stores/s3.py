@@ -4,22 +4,27 @@
     replace   PUT with If-Match: ETag        the version is the ETag
     get       GET of a range                 read again where the body breaks off, or is shorter than it says
 
+A server that ignores these conditions would let one writer overwrite another without a word. So the first write of a
+process tries whether they are honoured, and refuses a server that does not (`_check_conditions`).
+
 Credentials, region and endpoint come from boto3's own chain (AWS_ENDPOINT_URL and friends), in each process anew,
 so none of them travels with a store that is sent to a Spark task.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 import boto3
@@ -28,15 +33,15 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoC
 from botocore.exceptions import ConnectionError as NoConnection
 from urllib3.exceptions import HTTPError
 
-from datamon.errors import AlreadyExists, DatamonError, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
-from datamon.stores.protocol import Versioned, s3_location
+from datamon.core.errors import AlreadyExists, DatamonError, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
+from datamon.stores.protocol import ObjectInfo, SignedRequest, Versioned, s3_location
 
 CONNECTIONS = 64  # what a process keeps open: as many as its threads can have in flight
 ATTEMPTS = 5  # of one request, waiting longer each time, up to a quarter of a minute in all
 MULTIPART_BYTES = 64 << 20  # a larger object goes up in pieces, so that a broken connection costs one of them
 PIECE_BYTES = 16 << 20
 PIECES_AT_ONCE = 4
-PAGE = 1000
+PAGE = 1000  # keys in a listing or a deletion: the most that S3 takes
 
 _PASSING = frozenset(  # said with a status that would mean a refusal, of what may go well the next time
     {
@@ -52,7 +57,10 @@ _PASSING = frozenset(  # said with a status that would mean a refusal, of what m
 
 Answer = TypeVar("Answer")
 
+PROBE = "conditional-writes"
+
 _making = threading.Lock()
+_checked: set[tuple[int, str, str]] = set()  # process, profile and bucket of servers that honour conditions
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class S3Object:
 class S3Store:
     """The ObjectStore over `s3://bucket/prefix`."""
 
-    is_far: ClassVar[bool] = True
+    is_remote: ClassVar[bool] = True
     url: str
     profile: str = ""
     bucket: str = field(init=False)
@@ -104,17 +112,22 @@ class S3Store:
         """A range of an object as long as it is the version with this ETag, else ObjectChanged."""
         return self._range(key, start, length, IfMatch=etag)[0]
 
+    def stat(self, key: str) -> ObjectInfo | None:
+        """See ObjectStore."""
+        item = self.head(key)
+        return ObjectInfo(key, item.size, item.modified.timestamp()) if item is not None else None
+
     def exists(self, key: str) -> bool:
         """See ObjectStore."""
-        return self.look(key) is not None
+        return self.head(key) is not None
 
-    def look(self, key: str) -> S3Object | None:
-        """What the server says of an object, if it is there."""
+    def head(self, key: str) -> S3Object | None:
+        """What the server says about an object, if it is there."""
         try:
-            told = self._call(key, self.client.head_object, Key=self.prefix + key)
+            answer = self._call(key, self.client.head_object, Key=self.prefix + key)
         except NotFound:
             return None
-        return S3Object(key, told["ContentLength"], told["LastModified"], told["ETag"])
+        return S3Object(key, answer["ContentLength"], answer["LastModified"], answer["ETag"])
 
     def create(self, key: str, body: bytes) -> None:
         """See ObjectStore. A refusal after a lost answer may be about our own write, so the bytes decide then."""
@@ -129,35 +142,71 @@ class S3Store:
         try:
             self._put(key, body, IfMatch=version)
         except _Unmet as unmet:
-            found = self.get_versioned(key)
-            if not unmet.repeated or found.body != body:
+            current = self.get_versioned(key)  # NotFound, if it was removed
+            if not unmet.repeated or current.body != body:
                 raise ObjectChanged(key) from None
 
     def delete(self, key: str) -> None:
         """See ObjectStore."""
         self._call(key, self.client.delete_object, Key=self.prefix + key)
 
+    def delete_many(self, keys: Iterable[str]) -> int:
+        """See ObjectStore. A request takes a thousand keys."""
+        count, rest = 0, iter(keys)
+        while batch := list(islice(rest, PAGE)):
+            wanted = {"Objects": [{"Key": self.prefix + key} for key in batch], "Quiet": True}
+            answer = self._call(batch[0], self.client.delete_objects, Delete=wanted)
+            for error in answer.get("Errors", []):
+                passes = error["Code"] in _PASSING or error["Code"] in ("InternalError", "ServiceUnavailable")
+                kind = StoreUnreachable if passes else StoreRefused
+                raise kind(self.url, f"{error['Key']} cannot be deleted: {error.get('Message', error['Code'])}")
+            count += len(batch)
+        return count
+
     def keys(self, prefix: str = "") -> Iterator[str]:
         """See ObjectStore."""
+        return (info.key for info in self.list(prefix))
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
         for page in self._pages(self.prefix + prefix):
-            yield from (item["Key"].removeprefix(self.prefix) for item in page.get("Contents", []))
+            for item in page.get("Contents", []):
+                yield ObjectInfo(item["Key"].removeprefix(self.prefix), item["Size"], item["LastModified"].timestamp())
+
+    def sign_get(self, key: str, seconds: int) -> SignedRequest | None:
+        """See ObjectStore."""
+        return SignedRequest(self._sign("get_object", key, seconds))
+
+    def sign_create(self, key: str, seconds: int, size: int, sha256: str) -> SignedRequest | None:
+        """See ObjectStore. Length, checksum and condition are signed, so the server itself refuses anything else."""
+        checksum = base64.b64encode(bytes.fromhex(sha256)).decode()
+        self._require_conditions()
+        options = {"ContentLength": size, "ChecksumSHA256": checksum, "IfNoneMatch": "*"}
+        headers = {"Content-Length": str(size), "x-amz-checksum-sha256": checksum, "If-None-Match": "*"}
+        return SignedRequest(self._sign("put_object", key, seconds, **options), headers)
+
+    def _sign(self, operation: str, key: str, seconds: int, **options: Any) -> str:
+        params = {"Bucket": self.bucket, "Key": self.prefix + key, **options}
+        with self._understood(key):
+            url: str = self.client.generate_presigned_url(operation, Params=params, ExpiresIn=seconds)
+        return url
 
     def folders(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
-        return iter(sorted(name for name, found in self.scan(prefix) if found is None))
+        return iter(sorted(name for name, item in self.scan(prefix) if item is None))
 
     def scan(self, folder: str, after: str = "") -> Iterator[tuple[str, S3Object | None]]:
         """The names directly below a folder (empty, or ending in `/`), past `after`: objects, and None for folders."""
         whole = self.prefix + folder
         start = {"StartAfter": whole + after} if after else {}
         for page in self._pages(whole, Delimiter="/", **start):
-            found = {item["Prefix"]: None for item in page.get("CommonPrefixes", [])}
-            found |= {item["Key"]: self._seen(item) for item in page.get("Contents", [])}
-            found.pop(whole, None)  # some tools put an empty object in the place of a folder
-            for key in sorted(found):
-                yield key[len(whole) :].rstrip("/"), found[key]
+            level = {item["Prefix"]: None for item in page.get("CommonPrefixes", [])}
+            level |= {item["Key"]: self._listed(item) for item in page.get("Contents", [])}
+            level.pop(whole, None)  # some tools put an empty object in the place of a folder
+            for key in sorted(level):
+                yield key[len(whole) :].rstrip("/"), level[key]
 
-    def _seen(self, item: Any) -> S3Object | None:
+    def _listed(self, item: Any) -> S3Object | None:
         return S3Object(item["Key"].removeprefix(self.prefix), item["Size"], item["LastModified"], item["ETag"])
 
     def _pages(self, prefix: str, **options: Any) -> Iterator[Any]:
@@ -191,7 +240,33 @@ class S3Store:
                 time.sleep(_pause(attempt))
         raise AssertionError
 
+    def _check_conditions(self) -> None:
+        """Try whether the server honours conditions: both of these writes must be refused.
+
+        The object that is tried on holds nothing and stays, so that only the first process ever creates it.
+        """
+        ignored = "the server ignores {}, so writers would overwrite each other; use one that honours conditions"
+        with suppress(_Unmet):
+            self._put_once(PROBE, b"", {"IfNoneMatch": "*"})
+        for name, condition in (("If-None-Match", {"IfNoneMatch": "*"}), ("If-Match", {"IfMatch": '"0"'})):
+            try:
+                self._put_once(PROBE, b"", condition)
+            except _Unmet:
+                continue
+            raise StoreRefused(self.url, ignored.format(name))
+
+    def _require_conditions(self) -> None:
+        """Check the server, once in a process."""
+        checked = (os.getpid(), self.profile, self.bucket)
+        if checked not in _checked:
+            self._check_conditions()
+            _checked.add(checked)
+
     def _put(self, key: str, body: bytes, **condition: str) -> None:
+        self._require_conditions()
+        self._put_once(key, body, condition)
+
+    def _put_once(self, key: str, body: bytes, condition: dict[str, str]) -> None:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 if len(body) > MULTIPART_BYTES:
@@ -211,8 +286,8 @@ class S3Store:
 
         def put(number: int) -> dict[str, Any]:
             piece = bytes(whole[(number - 1) * PIECE_BYTES : number * PIECE_BYTES])
-            told = self._call(key, self.client.upload_part, **name, PartNumber=number, Body=piece)
-            return {"PartNumber": number, "ETag": told["ETag"]}
+            answer = self._call(key, self.client.upload_part, **name, PartNumber=number, Body=piece)
+            return {"PartNumber": number, "ETag": answer["ETag"]}
 
         try:
             with ThreadPoolExecutor(PIECES_AT_ONCE) as pool:
@@ -245,30 +320,30 @@ class S3Store:
             raise StoreRefused(self.url, str(error)) from error
 
     def _meaning(self, key: str, error: ClientError) -> Exception:
-        told = error.response.get("Error", {})
-        about = error.response.get("ResponseMetadata", {})
-        code, status = told.get("Code", ""), about.get("HTTPStatusCode", 0)
-        why = f"{told.get('Message') or code} ({status})"
+        details = error.response.get("Error", {})
+        metadata = error.response.get("ResponseMetadata", {})
+        code, status = details.get("Code", ""), metadata.get("HTTPStatusCode", 0)
+        reason = f"{details.get('Message') or code} ({status})"
         match status:
             case 404 if code == "NoSuchBucket":
                 return StoreRefused(self.url, f"there is no bucket {self.bucket!r}")
             case 404:
                 return NotFound("object", key)
             case 412:
-                return _Unmet(about.get("RetryAttempts", 0) > 0)
+                return _Unmet(metadata.get("RetryAttempts", 0) > 0)
             case 409 if code in ("ConditionalRequestConflict", "OperationAborted"):
                 return _Racing()
             case 416:
                 return _PastTheEnd()
             case 408 | 429:
-                return StoreUnreachable(self.url, why)
+                return StoreUnreachable(self.url, reason)
             case _ if (300 <= status < 500 and code not in _PASSING) or status == 501:
-                return StoreRefused(self.url, why)
-        return StoreUnreachable(self.url, why)
+                return StoreRefused(self.url, reason)
+        return StoreUnreachable(self.url, reason)
 
 
 class _Answer(Exception):
-    """What a server said that is no error yet."""
+    """An answer of a server that its caller has to interpret."""
 
 
 class _Unmet(_Answer):
@@ -299,23 +374,24 @@ def _client(pid: int, profile: str) -> Any:  # noqa: ARG001 - what it is cached 
         tcp_keepalive=True,
         request_checksum_calculation="when_supported",
         response_checksum_validation="when_required",  # content is checked against its own, stronger hash
+        signature_version="s3v4",
         s3={"addressing_style": "path"} if custom else None,
     )
     return boto3.session.Session(profile_name=profile or None).client("s3", config=config)
 
 
-def _check_whole(body: bytes, start: int, length: int | None, told: str) -> None:
+def _check_whole(body: bytes, start: int, length: int | None, content_range: str) -> None:
     """See to it that all of a range came: a gateway may hand on what it has got so far as if it were all.
 
-    `told` is the answer's Content-Range; a server that knows no ranges sends none, and the whole object.
+    A server that knows no ranges sends no Content-Range, and the whole object.
     """
-    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", told)
-    if found is None:
+    match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", content_range)
+    if match is None:
         return
-    first, last, size = map(int, found.groups())
+    first, last, size = map(int, match.groups())
     stop = size if length is None else min(size, start + length)
     if (first, last + 1, len(body)) != (start, stop, stop - start):
-        raise OSError(f"{len(body)} bytes came, which are said to be {told}")
+        raise OSError(f"{len(body)} bytes came, which are said to be {content_range}")
 
 
 def _pause(attempt: int) -> float:

@@ -1,1 +1,1 @@
-"""The commands, a module for each noun."""
+"""The commands, a package for each noun. What it registers is in its `__init__`, which is quick to import."""

@@ -176,9 +176,9 @@ def test_nothing_follows_a_cancel(stack, where, source, diamond):
     assert stack.json("bundle", "list", *where[:2]) == []
 
 
-def assert_closed(stack, where, source, why):
+def assert_closed(stack, where, source, sentence):
     for command in (("add", "--path", source), ("commit", "--message", "m"), ("cancel",)):
-        assert why in stack.refused("diamond", *command, *where, exit_code=4)
+        assert sentence in stack.refused("diamond", *command, *where, exit_code=4)
 
 
 def test_of_competing_commits_one_makes_the_bundle(stack, where, source):
@@ -273,19 +273,19 @@ def test_a_store_that_is_not_the_workers(stack, repo, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("setting", "why"),
+    ("setting", "sentence"),
     [
         ({"TEMPORAL_PROFILE": "nosuch"}, "Profile 'nosuch' not found"),
         ({"DATAMON_CONTRIBUTOR": "a <b"}, "Name <email>"),
         ({"DATAMON_HOME": "/dev/null"}, "/dev/null"),
     ],
 )
-def test_an_environment_that_cannot_be_meant(tmp_path, setting, why):
+def test_an_environment_that_cannot_be_meant(tmp_path, setting, sentence):
     command = Command(tmp_path, {"TEMPORAL_ADDRESS": "127.0.0.1:1"} | setting)
     with command.popen("up" if "DATAMON_HOME" in setting else "status") as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode in (1, 2)
-    assert why in err
+    assert sentence in err
     assert len(err.strip().splitlines()) == 1
 
 

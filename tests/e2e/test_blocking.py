@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
-from datamon.errors import AlreadyExists, NotFound, SplitFailed
-from datamon.model import ConflictMode, DiamondState, SplitState
-from starter.blocking import SplitOptions, connect
+from datamon.core.errors import AlreadyExists, NotFound, SplitFailed
+from datamon.diamonds.model import DiamondState, SplitState
+from datamon.merge.modes import ConflictMode
+from datamon.starter.blocking import SplitOptions, connect
 
 
 @pytest.fixture(scope="module")

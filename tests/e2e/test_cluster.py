@@ -7,9 +7,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from datamon.stores import open_store
 from tests.cluster import spark_cluster
 from tests.conftest import Command, tree
+from tests.e2e.sources import put_objects
 from tests.faults.s3 import faulty
 
 
@@ -67,12 +67,10 @@ def where(command):
     return ("--repo", "r", "--diamond", command("diamond", "initialize", "--repo", "r"))
 
 
-def put_source(place, number):
+def put_source(s3, place, number):
     """A prefix in S3 with so many small files, and what they are."""
     files = {f"there/{n:03d}": f"{n}" for n in range(number)}
-    for name, text in files.items():
-        open_store(f"{place}/in").create(name, text.encode())
-    return f"{place}/in", files
+    return put_objects(s3, f"{place}/in", files), files
 
 
 def downloaded(command, bundle, folder):
@@ -80,8 +78,8 @@ def downloaded(command, bundle, folder):
     return tree(folder)
 
 
-def test_a_diamond_on_a_cluster(command, cluster, where, place, files, tmp_path):
-    source, there = put_source(place, 20)
+def test_a_diamond_on_a_cluster(command, cluster, where, s3, place, files, tmp_path):
+    source, there = put_source(s3, place, 20)
     command("diamond", "add", *where, "--path", source)
     command("diamond", "add", *where, "--path", files("here", {"here": "too"}))
     bundle = command("diamond", "commit", *where, "--message", "m")
@@ -89,12 +87,12 @@ def test_a_diamond_on_a_cluster(command, cluster, where, place, files, tmp_path)
     assert any(cluster.work.rglob("datamon.zip"))
 
 
-def test_executors_that_are_killed_in_the_middle(command, cluster, far_s3, where, place, tmp_path):
+def test_executors_that_are_killed_in_the_middle(command, cluster, far_s3, where, s3, place, tmp_path):
     """While a split is uploaded, and while it is committed: others take over, and Temporal does not even notice."""
-    source, there = put_source(place, 20)
+    source, there = put_source(s3, place, 20)
 
-    def killed_while(words, ending):
-        with far_s3.hold("PUT", ending) as hold, command.popen(*words) as process:
+    def killed_while(words, path):
+        with far_s3.hold("PUT", path) as hold, command.popen(*words) as process:
             assert hold.reached.wait(60), "the request never came"
             assert cluster.kill_executors() > 0
             hold.end()
@@ -104,5 +102,5 @@ def test_executors_that_are_killed_in_the_middle(command, cluster, far_s3, where
 
     split = killed_while(("diamond", "add", *where, "--path", source), "-00000.yaml")
     assert command.json("diamond", "split", "get", *where, "--split", split)["attempts"] == 1
-    bundle = killed_while(("diamond", "commit", *where, "--message", "m"), "-00000-000.yaml")
+    bundle = killed_while(("diamond", "commit", *where, "--message", "m"), "/metadata/lists/")
     assert downloaded(command, bundle, tmp_path / "out") == there

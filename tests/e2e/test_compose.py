@@ -18,9 +18,9 @@ import pytest
 import yaml
 from botocore.exceptions import BotoCoreError
 
+from datamon.worker.java import java_home
 from tests.conftest import BIN, Command, until
 from tests.e2e.plain_server import plain_server
-from worker.java import java_home
 
 TOP = Path(__file__).parents[2]
 SECRETS = {"POSTGRES_PASSWORD": "of-postgres", "S3_ACCESS_KEY": "an-access-key", "S3_SECRET_KEY": "a-secret-key"}

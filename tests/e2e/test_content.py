@@ -8,11 +8,12 @@ import subprocess
 
 import pytest
 
-from datamon.content import CHUNK_BYTES
-from datamon.plan import SLICE_BYTES
-from datamon.settings import running_stack
-from datamon.stores import open_context, open_store
+from datamon.content.entry import CHUNK_BYTES
+from datamon.settings.stack import running_stack
+from datamon.sources.plan import SLICE_BYTES
+from datamon.stores.context import open_context
 from tests.conftest import BIN, Command, tree, until
+from tests.e2e.sources import put_objects
 from tests.e2e.test_stack import processes_of
 from tests.e2e.test_worker import start_worker, stop_worker
 
@@ -56,15 +57,13 @@ def names(cloud, bundle):
     return [file["name"] for file in cloud.json("bundle", "list", "files", *bundle)]
 
 
-def test_a_diamond_in_s3_from_a_folder_a_file_and_a_bucket(cloud, place, files, tmp_path):
-    source = open_store(f"{place}/in")
-    for name in ("c/1", "c/2"):
-        source.create(name, name.encode())
+def test_a_diamond_in_s3_from_a_folder_a_file_and_a_bucket(cloud, s3, place, files, tmp_path):
+    source = put_objects(s3, f"{place}/in", {"c/1": "c/1", "c/2": "c/2"})
     where = opened(cloud)
     added(cloud, where, files("here", {"a/1": "one", "a/2": "two"}))
     added(cloud, where, files("single", {"b": "alone"}) + "/b")
-    split = added(cloud, where, f"{place}/in")
-    assert (split["state"], split["files"], split["source"]) == ("done", 2, f"{place}/in")
+    split = added(cloud, where, source)
+    assert (split["state"], split["files"], split["source"]) == ("done", 2, source)
     bundle = committed(cloud, where)
     cloud("bundle", "download", *bundle, "--destination", str(tmp_path / "out"))
     assert tree(tmp_path / "out") == {"a/1": "one", "a/2": "two", "b": "alone", "c/1": "c/1", "c/2": "c/2"}
@@ -121,7 +120,7 @@ def test_a_list_of_names_that_lead_out_is_refused(cloud, files):
     )
     _, err = process.communicate("a\n../x\n", timeout=100)
     assert process.returncode == 2
-    assert "line 2 of --files is '../x'" in err
+    assert "line 2 of the list of files is '../x'" in err
 
 
 def test_nothing_is_stored_twice(cloud, files, context):
@@ -183,7 +182,7 @@ def test_an_upload_that_is_killed_goes_on_and_stores_nothing_again(cloud, elsewh
     before = set(context.blob.keys())
 
     def stored():
-        return {key: context.blob.look(key) for key in set(context.blob.keys()) - before}
+        return {key: context.blob.head(key) for key in set(context.blob.keys()) - before}
 
     where = opened(cloud)
     worker = start_worker(elsewhere)
@@ -209,7 +208,7 @@ def test_an_upload_that_is_killed_goes_on_and_stores_nothing_again(cloud, elsewh
     assert subprocess.run(["diff", "-r", "-x", ".datamon", source, tmp_path / "out"], check=False).returncode == 0
 
 
-def test_without_a_worker_on_this_host_the_command_serves_it_itself(elsewhere, cloud, files, place):
+def test_without_a_worker_on_this_host_the_command_serves_it_itself(elsewhere, cloud, files, s3, place):
     where = opened(cloud)
     path = files("there", {"a": "1"})
     said = elsewhere.refused("diamond", "add", *where, "--path", path, "--detach", exit_code=6)
@@ -220,7 +219,7 @@ def test_without_a_worker_on_this_host_the_command_serves_it_itself(elsewhere, c
     assert not processes_of(elsewhere.home)
     told = elsewhere.run("diamond", "add", *where, "--path", files("more", {"c": "3"}))
     assert "this command does" in told.stderr, "the server still remembers the first one"
-    open_store(place).create("b", b"2")
+    put_objects(s3, place, {"b": "2"})
     told = elsewhere.run("diamond", "add", *where, "--path", place)
     assert "no worker" not in told.stderr, "any worker can read a bucket"
     assert names(cloud, committed(cloud, where)) == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""Every command in the docs is run, as it stands there."""
+"""Every command in the docs is run, as it stands there, and every link leads somewhere."""
 
 import re
 import subprocess
@@ -10,9 +10,16 @@ from docs.reference import OUTPUT, reference
 from tests.conftest import Command
 
 TOP = Path(__file__).parents[2]
-PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md")), TOP / "examples" / "README.md"]
-RUN = {"README.md", "tutorial.md", "how-to.md"}
+PAGES = [*sorted(TOP.glob("*.md")), *sorted((TOP / "docs").rglob("*.md")), TOP / "examples" / "README.md"]
+TUTORIAL = TOP / "docs" / "getting-started" / "tutorial.md"
 ELSEWHERE = re.compile(r"make |#! |spark-class|DATAMON_SPARK_MASTER=|pip install|git clone")
+SHOWN = re.compile(
+    r"^\s*(\w+=\$\()?datamon (up|down|status|repo|diamond|bundle|label|config|housekeeping)", re.MULTILINE
+)
+
+
+def called(page):
+    return str(page.relative_to(TOP))
 
 
 def blocks(page):
@@ -20,55 +27,103 @@ def blocks(page):
     return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_command_is_shown_that_is_not_run(page):
-    """What is run is in `bash`, on a page that is run; what cannot be is set up elsewhere, and says so."""
-    for language, text in blocks(page):
-        if language == "bash" and page.name in RUN:
-            continue
-        if re.search(r"^\s*(\w+=\$\()?datamon (up|down|repo|diamond|bundle|label|housekeeping)", text, re.MULTILINE):
-            raise AssertionError(f"{page.name} shows what is not run:\n{text}")
-        if language in ("sh", "bash"):
-            assert ELSEWHERE.search(text), f"{page.name} shows what is not run, and does not say why:\n{text}"
-
-
 def script(page):
-    return "set -eu\n" + "\n".join(text for language, text in blocks(page) if language == "bash")
+    return "\n".join(text for language, text in blocks(page) if language == "bash")
+
+
+GUIDES = [page for page in PAGES if script(page) and page not in (TOP / "README.md", TUTORIAL)]
 
 
 def run(page, command, folder):
+    """Run all `bash` blocks of a page; what they print, errors among it."""
     done = subprocess.run(
-        ["bash", "-c", script(page)], env=command.environment, cwd=folder, capture_output=True, text=True, check=False
+        ["bash", "-c", f"exec 2>&1; set -eu\n{script(page)}"],
+        env=command.environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "seen"), [("README.md", ["a.csv", "b.csv"]), ("docs/tutorial.md", ["A,Zurich", ".conflicts/"])]
-)
-def test_a_page_from_nothing_to_the_end(tmp_path, name, seen):
-    out = run(TOP / name, Command(tmp_path / "home"), tmp_path)
-    assert all(text in out for text in seen), out
+@pytest.mark.parametrize("page", PAGES, ids=called)
+def test_no_command_is_shown_that_is_not_run(page):
+    """What stands in `bash` is run, on every page; what cannot be is set up elsewhere, stands in `sh`, and says so."""
+    for language, text in blocks(page):
+        if language == "bash":
+            continue
+        assert not SHOWN.search(text), f"{called(page)} shows what is not run:\n{text}"
+        if language == "sh":
+            assert ELSEWHERE.search(text), f"{called(page)} shows what is not run, and does not say why:\n{text}"
 
 
-def test_how_to(stack, files, tmp_path):
+def test_the_pages_that_people_follow_have_commands():
+    assert {"README.md", "docs/getting-started/tutorial.md"} <= {called(page) for page in PAGES if script(page)}
+    assert {page.parent.name for page in GUIDES} == {"how-to", "operations"}
+
+
+def plain(text):
+    """The lines of an output without what differs from run to run: ids, numbers, hashes, paths, spaces."""
+    text = re.sub(r"\b[0-9A-Za-z]{27}\b", "ID", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "HASH", text)
+    text = re.sub(r"(?<!\S)(\w+:)?/\S+", "PATH", text)
+    text = re.sub(r"\d+(\.\d+)?", "N", text)
+    return {" ".join(line.split()) for line in text.splitlines()}
+
+
+def test_the_quick_start_prints_what_the_readme_shows(tmp_path):
+    page = TOP / "README.md"
+    shown = plain("".join(text for language, text in blocks(page) if language == "text"))
+    assert len(shown) > 15
+    printed = plain(run(page, Command(tmp_path / "home", {"DATAMON_HOST": "laptop"}), tmp_path))
+    assert shown <= printed, f"only in README.md: {shown - printed}\nprinted: {printed}"
+
+
+def test_the_tutorial_from_nothing_to_the_end(tmp_path):
+    out = run(TUTORIAL, Command(tmp_path / "home"), tmp_path)
+    assert all(text in out for text in ("A,Zurich", ".conflicts/")), out
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=called)
+def test_a_guide(stack, files, tmp_path, page):
     files("part1", {"a.csv": "1", "b.csv": "2"})
     files("part2", {"c.csv": "3", "notes.txt": "4"})
     if "weather" not in [repo["name"] for repo in stack.json("repo", "list")]:
         stack("repo", "create", "--repo", "weather")
-    unset = Command(stack.home, {"DATAMON_CONTRIBUTOR": ""})
-    out = run(TOP / "docs" / "how-to.md", unset, tmp_path)
-    assert re.search(r"contributor +Ada Lovelace <ada@example.org> +\S+/datamon.toml", out)
-    assert "node-1" in out
+    out = run(page, Command(stack.home, {"DATAMON_CONTRIBUTOR": ""}), tmp_path)
+    if page.name == "settings.md":
+        assert re.search(r"contributor +Ada Lovelace <ada@example.org> +\S+/datamon.toml", out)
+    if page.name == "uploads.md":
+        assert "node-1" in out
 
 
 def test_the_reference_is_of_today():
     assert OUTPUT.read_text() == reference(), "run `make docs`"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchors(page):
+    """What a link can lead to inside of a page: its headings, as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=called)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", prose):
+        if "://" in target:
+            continue
+        leads_to = page.parent / target if target else page
+        assert leads_to.exists(), f"{called(page)} links to {target}"
+        if anchor and leads_to.suffix == ".md":
+            assert anchor in anchors(leads_to), f"{called(page)} links to {target}#{anchor}"
+
+
+def test_every_page_is_in_the_index():
+    """Somebody who reads docs/README.md finds every page, or the folder with its own index."""
+    index = TOP / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+)", index.read_text())}
+    for page in (TOP / "docs").rglob("*.md"):
+        assert page == index or {page, page.parent} & linked, f"{called(page)} is not in docs/README.md"

@@ -9,8 +9,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from datamon.settings import running_stack
-from starter.client import Datamon
+from datamon.settings.stack import running_stack
+from datamon.starter.client import Datamon
 from tests.conftest import Command
 from tests.workflow.helpers import until
 

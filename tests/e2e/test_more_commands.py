@@ -2,9 +2,9 @@
 
 import pytest
 
+from datamon.workflows.common.options import Options
 from tests.conftest import tree
 from tests.workflow.helpers import add_started, add_unending
-from workflows.messages import Options
 
 
 def uploaded(stack, repo, path, *more):
@@ -108,13 +108,13 @@ async def test_what_a_commit_leaves_out_is_said(stack, datamon, where, files):
     added(stack, where, files("p", {"a": "1"}), "quick")
     await add_started(datamon.diamonds.get(where[1], where[3]), "slow")
     done = stack.run("diamond", "commit", *where, "--message", "m", "--label", "latest")
-    why = "it was still running when the diamond was committed"
-    assert f"left out split slow: {why}\n" in done.stderr
+    reason = "it was still running when the diamond was committed"
+    assert f"left out split slow: {reason}\n" in done.stderr
     assert "label latest points to it" in done.stderr
-    [left] = stack.json("bundle", "get", "--repo", where[1], "--label", "latest")["diamond"]["left_out"]
-    assert left == {"id": "slow", "state": "failed", "reason": why}
+    [left] = stack.json("bundle", "get", "--repo", where[1], "--label", "latest")["origin"]["left_out"]
+    assert left == {"id": "slow", "state": "failed", "reason": reason}
     [stopped] = stack.json("diamond", "split", "list", *where, "--state", "failed")
-    assert (stopped["id"], stopped["reason"]) == ("slow", why)
+    assert (stopped["id"], stopped["reason"]) == ("slow", reason)
 
 
 async def test_splits_that_wait_for_a_place_are_listed(stack, datamon, repo):
@@ -153,4 +153,4 @@ def test_housekeeping(stack, repo):
     assert stack.json("housekeeping", "get") == scheduled
     assert scheduled["cron"] == "0 5 * * *"
     stack("housekeeping", "schedule", "--off")
-    assert "no schedule 'janitor'" in stack.refused("housekeeping", "get", exit_code=3)
+    assert "no schedule 'housekeeping'" in stack.refused("housekeeping", "get", exit_code=3)

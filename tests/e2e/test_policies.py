@@ -11,7 +11,7 @@ from tests.conftest import Command, tree
 from tests.servers import BUCKET
 
 POLICIES = Path(__file__).parents[2] / "docs" / "policies"
-ROLES = ("reader", "user", "worker", "janitor")
+ROLES = ("reader", "user", "worker", "housekeeping")
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +41,13 @@ def credentials(s3, store):
 
 @pytest.fixture(scope="module")
 def roles(credentials, store, tmp_path_factory):
-    """The command as each role would use it; the worker's has a profile of the janitor's."""
+    """The command as each role would use it; the worker's has a profile of housekeeping's."""
     home = tmp_path_factory.mktemp("home")
     profiles = home.parent / "credentials"
-    janitor = credentials["janitor"]
-    profiles.write_text("[janitor]\n" + "".join(f"{name.lower()} = {value}\n" for name, value in janitor.items()))
+    own = credentials["housekeeping"]
+    profiles.write_text("[housekeeping]\n" + "".join(f"{name.lower()} = {value}\n" for name, value in own.items()))
     shared = {"DATAMON_STORE": store}
-    more = {"DATAMON_JANITOR_PROFILE": "janitor", "AWS_SHARED_CREDENTIALS_FILE": str(profiles)}
+    more = {"DATAMON_HOUSEKEEPING_PROFILE": "housekeeping", "AWS_SHARED_CREDENTIALS_FILE": str(profiles)}
     commands = {role: Command(home, shared | credentials[role]) for role in ROLES}
     commands["worker"].more |= more
     commands["worker"]("up", "--detach")
@@ -98,6 +98,7 @@ def test_nobody_may_more_than_they_need(s3, credentials, store, role):
     parts = {
         "repo": "metadata/repos/x/repo.yaml",
         "bundle": "metadata/bundles/x/y/bundle.yaml",
+        "list": "metadata/lists/00/0",
         "label": "vmetadata/labels/x/y/label.yaml",
         "diamond": "vmetadata/diamonds/x/y/diamond.yaml",
         "names": "vmetadata/diamonds/x/y/splits/z/names-0123456789abcdef.txt",
@@ -127,11 +128,11 @@ def test_nobody_may_more_than_they_need(s3, credentials, store, role):
         == {
             "reader": set(),
             "user": {"repo", "label", "names"},
-            "worker": {"bundle", "label", "diamond", "names", "pack"},
-            "janitor": set(),
+            "worker": {"bundle", "list", "label", "diamond", "names", "pack"},
+            "housekeeping": set(),
         }[role]
     )
-    assert deletes == ({"diamond", "names"} if role == "janitor" else set())
+    assert deletes == ({"diamond", "names"} if role == "housekeeping" else set())
     with pytest.raises(ClientError, match="AccessDenied"):
         client.list_objects_v2(Bucket=BUCKET, Prefix="")
     with pytest.raises(ClientError, match="AccessDenied"):

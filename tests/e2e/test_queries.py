@@ -1,20 +1,23 @@
-"""A query that was on its way to a worker when that was killed. See docs/decisions/019."""
+"""A query that was on its way to a worker when that was killed. See docs/internals/decisions/019."""
 
 import asyncio
 import signal
+from datetime import timedelta
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
-from starter.client import Datamon
+from datamon.sources.source import Source
+from datamon.starter.client import Datamon
+from datamon.workflows.common.message_checks import SignalArgumentCheck
+from datamon.workflows.common.names import KIND, REPO, SPLITS, STATE
+from datamon.workflows.common.options import Options
+from datamon.workflows.diamonds.diamond import DiamondWorkflow
+from datamon.workflows.diamonds.messages import AddSplit
+from datamon.workflows.registry import all_workflows
 from tests.conftest import BIN, Command
 from tests.workflow.helpers import NOBODY, is_started, until
-from worker.service import WORKFLOWS
-from workflows.diamond import DiamondWorkflow
-from workflows.hearing import HearSafely
-from workflows.messages import AddSplit, Options
-from workflows.names import KIND, REPO, SPLITS, STATE
 
 
 @pytest.fixture
@@ -48,18 +51,19 @@ async def test_a_query_that_outlives_its_worker_leads_no_workflow_astray(server,
     diamond = await datamon.diamonds.initialize("r", options=Options(stop_seconds=2))
     assert (await diamond.status()).state == "initialized"
     kill(worker)
-    query = asyncio.ensure_future(diamond.handle.query(DiamondWorkflow.status))
+    patience = timedelta(seconds=60)  # a worker may take long to start where many tests run
+    query = asyncio.ensure_future(diamond.handle.query(DiamondWorkflow.status, rpc_timeout=patience))
     await asyncio.sleep(1)  # it is with the server now, which waits for the dead worker to take it
 
     def add(request):
-        return [AddSplit("s", request, "/nowhere", NOBODY, "nobody")]
+        return [AddSplit("s", request, Source("/nowhere"), NOBODY, "nobody")]
 
     await diamond.handle.signal(DiamondWorkflow.add, add("first"))
     worker = started(command)
-    said = await query
-    assert said.splits["running"] == 1, "it was answered by a workflow that had acted on the first add"
+    status = await query
+    assert status.splits["running"] == 1, "it was answered by a workflow that had acted on the first add"
     await diamond.handle.signal(DiamondWorkflow.add, add("second"))
     await until(lambda: is_started(diamond, "s"))
     kill(worker)
     history = await diamond.handle.fetch_history()
-    await Replayer(workflows=WORKFLOWS, interceptors=[HearSafely()]).replay_workflow(history)
+    await Replayer(workflows=all_workflows(), interceptors=[SignalArgumentCheck()]).replay_workflow(history)

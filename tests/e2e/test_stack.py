@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 
-from datamon.settings import is_held, running_stack, stack_pid
-from starter.connect import need_search_attributes
+from datamon.settings.stack import is_stack_alive, running_stack, stack_pid
+from datamon.worker.connection.queues import require_search_attributes
 from tests.conftest import Command, until
 
 
@@ -40,7 +40,7 @@ def command(tmp_path):
     """A home of the test's own; whatever was started in it is gone afterwards."""
     command = Command(tmp_path / "home")
     yield command
-    if is_held(command.home):
+    if is_stack_alive(command.home):
         command("down")
 
 
@@ -65,7 +65,7 @@ def test_it_listens_on_loopback_only(stack):
 
 
 async def test_search_attributes_are_registered(datamon):
-    await need_search_attributes(datamon.client)
+    await require_search_attributes(datamon.client)
     answer = await datamon.client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace="default")
     )
@@ -95,7 +95,9 @@ def test_taken_ports_are_no_obstacle(command):
 
 def test_one_stack_a_home(stack):
     for flags in ((), ("--detach",)):
-        assert "is running: stop it with `datamon down`" in stack.refused("up", *flags, exit_code=4)
+        assert "is running: only one runs from a home folder; stop it with `datamon down`" in stack.refused(
+            "up", *flags, exit_code=4
+        )
 
 
 def test_down_with_nothing_running(command):
@@ -110,7 +112,7 @@ def test_a_port_that_is_asked_for_and_taken_is_refused(command):
         for flag in ("--port", "--ui-port"):
             assert f"port {port} is taken" in command.refused("up", flag, port, exit_code=4)
             assert f"port {port} is taken" in command.refused("up", "--detach", flag, port, exit_code=4)
-    assert not is_held(command.home)
+    assert not is_stack_alive(command.home)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
@@ -131,7 +133,7 @@ def test_a_signal_stops_everything_and_the_next_start_goes_on(command, files, nu
     assert stack.ui in err
     assert "Traceback" not in err
     assert processes_of(command.home) == {}
-    assert not is_held(command.home)
+    assert not is_stack_alive(command.home)
 
     command("up", "--detach")
     assert command.json("diamond", "get", *where)["state"] == "initialized"
@@ -148,7 +150,7 @@ def test_a_signal_in_the_middle_of_the_start_leaves_nothing(command):
     _, err = up.communicate(timeout=60)
     assert "Traceback" not in err
     assert processes_of(command.home) == {}
-    assert not is_held(command.home)
+    assert not is_stack_alive(command.home)
 
 
 def test_down_while_it_is_still_starting(command):
@@ -209,7 +211,7 @@ def test_a_detached_stack_says_why_it_did_not_start(command):
     (command.home / "temporal.db").write_text("this is no database")
     said = command.refused("up", "--detach", exit_code=1)
     assert "temporal.log" in said
-    assert not is_held(command.home)
+    assert not is_stack_alive(command.home)
 
 
 def test_the_command_is_quick_and_never_imports_spark(stack, repo):

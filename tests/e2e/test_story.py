@@ -55,7 +55,7 @@ def test_three_parallel_uploads_become_one_bundle(stack, repo, files, tmp_path):
     assert described["message"] == "Diamond constructed"
     assert described["contributors"] == [{"name": "Ada Test", "email": "ada@example.org"}]
     assert (described["files"], described["conflicts"]) == (7, 2)
-    assert {split["id"] for split in described["diamond"]["splits"]} == set(splits)
+    assert {split["id"] for split in described["origin"]["splits"]} == set(splits)
     listing = stack.json("bundle", "list", "files", "--repo", repo, "--bundle", bundle)
     assert sorted(file["name"] for file in listing) == sorted([*found, "deep/clash.txt"])
     own = stack.json("bundle", "list", "files", "--repo", repo, "--bundle", bundle, "--prefix", "own/")
@@ -125,12 +125,15 @@ def test_the_example_of_the_specification(stack, repo, files, tmp_path):
 def test_what_lies_in_the_store_is_readable_yaml(stack, repo, files):
     make_bundle(stack, repo, files("one", {"a": "1"}))
     store = Path(stack.settings().store)
-    found = [path for path in store.rglob("*.yaml") if repo in str(path)]
-    kinds = sorted(path.name.split("-")[0].removesuffix(".yaml") for path in found)
-    given = next(path.stem for path in found if "metadata/diamonds/" in str(path) and "vmetadata" not in str(path))
-    assert kinds == sorted(["bundle", "bundle", "bundle", "diamond", "repo", "split", given])
-    for path in found:
-        assert yaml.safe_load(path.read_text())["version"] == (2 if "-files-" in path.name else 1)
+    objects = [path for path in store.rglob("*.yaml") if repo in str(path)]
+    kinds = sorted(path.name.split("-")[0].removesuffix(".yaml") for path in objects)
+    taken = next(path.stem for path in objects if "metadata/diamonds/" in str(path) and "vmetadata" not in str(path))
+    assert kinds == sorted(["bundle", "bundle", "diamond", "repo", "split", taken])
+    [bundle] = [path for path in objects if path.name == "bundle.yaml"]
+    [reference] = yaml.safe_load(bundle.read_text())["lists"]
+    objects.append(store / "metadata" / "lists" / reference["digest"][:2] / reference["digest"])
+    for path in objects:
+        assert yaml.safe_load(path.read_text())["version"] == 1
 
 
 def test_tables_are_for_people(stack, repo, files):
@@ -177,7 +180,7 @@ def test_the_order_of_adding_decides_if_asked_to(stack, repo, files):
     done = stack.run("diamond", "commit", *where, "--message", "m", "--order", "added", "--with-checkpoints")
     assert "1 checkpoint among them" in done.stderr
     described = stack.json("bundle", "get", "--repo", repo, "--bundle", done.stdout.strip())
-    assert (described["diamond"]["order"], described["checkpoints"]) == ("added", 1)
+    assert (described["origin"]["order"], described["checkpoints"]) == ("added", 1)
 
 
 async def test_ctrl_c_leaves_a_commit_waiting_and_another_one_takes_over(stack, datamon, repo, files):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from datamon.settings import running_stack
+from datamon.settings.stack import running_stack
 from tests.conftest import Command, until
 from tests.e2e.test_encryption import everything, key
 

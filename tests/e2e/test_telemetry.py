@@ -101,14 +101,14 @@ def test_traces_lead_from_the_command_to_the_activities(told):
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "why"),
+    ("variable", "value", "sentence"),
     [
         ("DATAMON_LOG_FORMAT", "xml", "the log format is 'xml'; use text or json"),
         ("DATAMON_LOG_LEVEL", "loud", "the log level is 'loud'"),
         ("DATAMON_METRICS", "nonsense", "metrics cannot be served at 'nonsense'"),
     ],
 )
-def test_what_cannot_be_meant_is_told_before_anything_starts(stack, tmp_path, variable, value, why):
+def test_what_cannot_be_meant_is_told_before_anything_starts(stack, tmp_path, variable, value, sentence):
     worker = stack.of_another_host(tmp_path / "home", "h")
     worker.more[variable] = value
-    assert why in worker.refused("worker", exit_code=2)
+    assert sentence in worker.refused("worker", exit_code=2)

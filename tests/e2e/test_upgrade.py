@@ -1,48 +1,91 @@
 """A diamond that the release before opened, on the release before: today's code finishes it.
 
-`released/` holds the packages of that release as they were in git. With the next one:
-`git archive COMMIT datamon workflows activities worker starter | xz -9e > tests/e2e/released/COMMIT.tar.xz`.
+The release before is the wheel in `released/`, where there is one. Nothing is released yet, so for now it is a copy of
+today's packages, laid out as they are installed; with version 0.2.0 its wheel goes to `released/`, and each release
+takes the place of the one before. That all this can fail is shown with a copy that somebody has edited carelessly.
 """
 
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Command, tree, until
 
-[RELEASED] = (Path(__file__).parent / "released").glob("*.tar.xz")
+ROOT = Path(__file__).parents[2]
+RELEASED = sorted((Path(__file__).parent / "released").glob("*.whl"))
+PARTS = ("workflows", "activities", "worker", "starter")  # these stand at the top of the checkout
+RUN = """        await self._live()
+"""
+CARELESS = """        await workflow.sleep(1)
+        await self._live()
+"""
+
+pytestmark = pytest.mark.timeout(300)
 
 
 class Release(Command):
-    """The command `datamon` as it was."""
+    """The command `datamon` as it was, with its code beside its home."""
+
+    @property
+    def code(self):
+        return self.home.parent / "code"
+
+    @property
+    def environment(self):
+        return super().environment | {"PYTHONPATH": str(self.code), "PYTHONSAFEPATH": "1"}
 
     def popen(self, *args, **options):
-        code = self.home.parent / "code"
-        environment = self.environment | {"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}
-        started = "from starter.cli import main; main()"
-        command = [sys.executable, "-c", started, *args]
+        command = [sys.executable, "-c", "from datamon.starter.cli import main; main()", *args]
         pipes = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, env=environment, cwd=code, **pipes, **options)
+        return subprocess.Popen(command, env=self.environment, cwd=self.code, **pipes, **options)
+
+
+def copy_of_today(code):
+    """Today's packages as they are installed."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "datamon", code / "datamon", ignore=ignored)
+    for part in PARTS:
+        shutil.copytree(ROOT / part, code / "datamon" / part, ignore=ignored)
+
+
+def check_where(release):
+    """It is the code beside its home that runs, in all its parts."""
+    modules = ["datamon", *(f"datamon.{part}" for part in PARTS)]
+    program = f"import {', '.join(modules)}; print(*({', '.join(f'{one}.__file__' for one in modules)},), sep='\\n')"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=release.environment, capture_output=True, text=True, check=True)
+    assert all(file.startswith(f"{release.code}/datamon/") for file in done.stdout.splitlines()), done.stdout
 
 
 @pytest.fixture
 def release(tmp_path):
     """The release before, with a home of its own."""
-    with tarfile.open(RELEASED) as archive:
-        archive.extractall(tmp_path / "code", filter="data")
     command = Release(tmp_path / "home")
-    where = "import datamon, workflows; print(datamon.__file__, workflows.__file__)"
-    environment = command.environment | {"PYTHONPATH": str(tmp_path / "code"), "PYTHONSAFEPATH": "1"}
-    told = subprocess.run([sys.executable, "-c", where], env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.count(str(tmp_path / "code")) == 2, "it is the old code that runs"
+    if RELEASED:
+        [wheel] = RELEASED
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(command.code)
+    else:
+        copy_of_today(command.code)
+    check_where(command)
     return command
 
 
-pytestmark = pytest.mark.timeout(300)
+@pytest.fixture
+def careless(tmp_path):
+    """Today's code, but for a workflow that waits a second before it does anything."""
+    command = Release(tmp_path / "home")
+    copy_of_today(command.code)
+    edited = command.code / "datamon" / "workflows" / "diamonds" / "diamond.py"
+    assert edited.read_text().count(RUN) == 1
+    edited.write_text(edited.read_text().replace(RUN, CARELESS))
+    check_where(command)
+    return command
 
 
 def serve(command):
@@ -106,3 +149,25 @@ def test_todays_code_finishes_what_the_release_before_opened(release, files, tmp
         assert tree(tmp_path / "first") == {"z": "0"}
     finally:
         stop(after)
+
+
+def test_what_a_careless_edit_leaves_open_cannot_be_finished(careless, files):
+    """Else the test above would pass whatever somebody does to a workflow."""
+    before = serve(careless)
+    careless("repo", "create", "--repo", "r")
+    where = ("--repo", "r", "--diamond", careless("diamond", "initialize", "--repo", "r"))
+    careless("diamond", "add", *where, "--path", files("p", {"a": "1"}))
+    stop(before)
+    log = careless.home / "temporal.log"
+    assert "[TMPRL1100]" not in log.read_text()
+
+    today = Command(careless.home)
+    after = serve(today)
+    with today.popen("diamond", "commit", *where, "--message", "m") as commit:
+        try:
+            until(lambda: "[TMPRL1100]" in log.read_text())  # what a worker tells the server of a workflow gone astray
+            assert commit.poll() is None, "it still waits for a workflow that cannot go on"
+        finally:
+            commit.kill()
+            commit.communicate()
+            stop(after)

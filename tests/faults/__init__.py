@@ -6,7 +6,7 @@
     work.py       a random diamond out of a seed, and its life from the first add to the last question
     checker.py    reads a store with PyYAML and blake3, and asserts what must hold whatever happened
     scenarios.py  the faults, each a few lines
-    __main__.py   `make torture`: all of them, again and again, with other seeds; and the table in docs/reliability.md
+    __main__.py   `make torture`: all of them, again and again, with other seeds; writes docs/internals/reliability.md
 
 `make test` runs every kind of fault once, with one seed.
 """

@@ -2,7 +2,7 @@
 
     python -m tests.faults                                     an hour, as `make torture` does it
     python -m tests.faults farm --only zombie --seed 7 --runs 1   one failure, once more
-    python -m tests.faults report                              write docs/reliability.md from the last results
+    python -m tests.faults report                              write docs/internals/reliability.md from the last results
 
 Each run is a line of JSON in the folder of results; a run that fails is printed with its seed, and the rest goes on.
 """

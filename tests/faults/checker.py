@@ -1,7 +1,7 @@
 """Reads a store with nothing but PyYAML and blake3, and asserts what must hold whatever happened.
 
-Nothing of datamon is used here: the layout, the rules and the digests are spelled out once more, from docs/formats.md
-and docs/semantics.md, as plainly as can be. A store is a mapping of keys to bytes.
+Nothing of datamon is used here: the layout, the rules and the digests are spelled out once more, from
+docs/internals/formats.md and docs/concepts/semantics.md, as plainly as can be. A store is a mapping of keys to bytes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ _LAYOUT = re.compile(
     rf"""
     metadata/repos/{_ID}/repo\.yaml
     | metadata/diamonds/{_ID}/{_ID}\.yaml
-    | metadata/bundles/{_ID}/{_ID}/(bundle|bundle-files-c?\d{{5}}-\d{{3}})\.yaml
+    | metadata/bundles/{_ID}/{_ID}/bundle\.yaml
+    | metadata/lists/[0-9a-f]{{2}}/{_HEX}
     | vmetadata/labels/{_ID}/{_ID}/(label|history/{_ID})\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/diamond\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/split\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/(bundle-files-g\d+-[0-9a-f]{{8}}-\d{{5}}|slice-[0-9a-z-]+)\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/names-[0-9a-f]{{16}}\.txt
-    | blob/(packs|chunks|roots)/([0-9a-f]{{2}})/{_HEX}
+    | blob/(packs|chunks|roots)/[0-9a-f]{{2}}/{_HEX}
+    | (metadata|vmetadata|blob)/conditional-writes
     """,
     re.VERBOSE,
 )
+_TOP, _END = b"version: 1\nindex: [\n", b" ]\nblocks:\n"  # what the head of a list begins and ends with
+_OPEN, _BETWEEN, _CLOSE = b"- entries: [\n", b" ]\n  places: [\n", b" ]\n"  # what is around the lines of a block
 _FOLDERS = {"with-conflicts": ".conflicts", "with-checkpoints": ".checkpoints"}
 
 
@@ -74,9 +78,10 @@ def check(store: dict[str, bytes], expected: Expected) -> Verdict:
     """All that must hold of a diamond that has ended, and of all objects of the store."""
     for key in store:
         _need(_LAYOUT.fullmatch(key) is not None, f"{key} is outside the layout")
-        if key.startswith("blob/"):
-            _need(key.split("/")[2] == key.split("/")[3][:2], f"{key} is in the wrong folder")
-            _need(blake3(store[key]).hexdigest() == key.rsplit("/", 1)[1], f"{key} has other bytes than its name says")
+        if key.startswith("metadata/lists/") or (key.count("/") == 3 and key.startswith("blob/")):
+            _need(key.split("/")[-2] == key.split("/")[-1][:2], f"{key} is in the wrong folder")
+            digest = _checked_list(key, store[key]).digest if key.startswith("metadata/") else _digest(store[key])
+            _need(digest == key.split("/")[-1], f"{key} has other bytes than its name says")
     repo, folder = expected.repo, f"vmetadata/diamonds/{expected.repo}/{expected.diamond}/"
     diamond = _yaml(store, f"{folder}diamond.yaml")
     _need(diamond["state"] == expected.state, f"the store says {diamond['state']}, Temporal {expected.state}")
@@ -116,9 +121,8 @@ def check(store: dict[str, bytes], expected: Expected) -> Verdict:
 
 def contents(store: dict[str, bytes], repo: str, bundle: str) -> dict[str, bytes]:
     """The files of a bundle, by name."""
-    folder = f"metadata/bundles/{repo}/{bundle}/"
-    lists = _yaml(store, f"{folder}bundle.yaml")["lists"]
-    return {entry["name"]: _content(store, entry) for entry in _entries(store, f"{folder}bundle-files-", lists)}
+    references = _yaml(store, f"metadata/bundles/{repo}/{bundle}/bundle.yaml")["lists"]
+    return {entry["name"]: _content(store, entry) for entry in _bundle_entries(store, references)}
 
 
 def _check_strays(store, repo, made, expected):
@@ -140,7 +144,7 @@ def _check_split(store, folder, split, expected, *, ended):
     if split["state"] != "done":
         return
     source = expected.sources[split["id"]]
-    entries = _entries(store, f"{folder}bundle-files-", split["lists"], f"g{split['generation']}-")
+    entries = _split_entries(store, folder, split)
     names = [entry["name"] for entry in entries]
     _need(names == sorted(set(names), key=_order), f"{folder} is not in order, or has a name twice")
     missing = {name for name in set(source) - set(names) if None not in source[name]}
@@ -155,7 +159,7 @@ def _check_split(store, folder, split, expected, *, ended):
 
 def _check_bundle(store, bundle, folder, splits, expected):
     """The bundle has exactly what the rules say for the splits that were done."""
-    origin = bundle["diamond"]
+    origin = bundle["origin"]
     taken = {one["id"]: one for one in origin["splits"]}
     done = {split for split, found in splits.items() if found["state"] == "done"}
     left = {one["id"] for one in origin["left_out"]}
@@ -169,28 +173,25 @@ def _check_bundle(store, bundle, folder, splits, expected):
         found = splits[split]
         _need(found["generation"] == one["generation"], f"{split} was taken in generation {one['generation']}")
         _need(found["position"] == one["position"], f"{split} was taken in position {one['position']}")
-        for entry in _entries(store, f"{folder}splits/{split}/bundle-files-", found["lists"]):
+        for entry in _split_entries(store, f"{folder}splits/{split}/", found):
             rank = one["position"] if origin["order"] == "added" else entry["timestamp"]
             versions.append((entry["name"], (rank, split), entry))
     winners, losers = _settled(versions)
     wanted = dict(winners)
     if origin["mode"] in _FOLDERS:
         wanted |= {f"{_FOLDERS[origin['mode']]}/{split}/{name}": entry for name, split, entry in losers}
-    key = f"metadata/bundles/{expected.repo}/{bundle['id']}/bundle-files-"
-    entries = _entries(store, key, bundle["lists"])
+    entries = _bundle_entries(store, bundle["lists"])
     names = [entry["name"] for entry in entries]
     _need(len(set(names)) == len(names), "a name is in the bundle twice")
     got, wanted = ({name: _all_but_name(entry) for name, entry in some.items()} for some in (_by_name(entries), wanted))
     differ = sorted(name for name in got.keys() | wanted.keys() if got.get(name) != wanted.get(name))
     _need(not differ, f"in the bundle, but not by the rules, or the other way: {differ[:6]}")
-    won = [entry["name"] for entry in _entries(store, key, [i for i in bundle["lists"] if i["index"][0] != "c"])]
+    won = [entry["name"] for entry in _bundle_entries(store, [one for one in bundle["lists"] if not one["lost"]])]
     _need(won == sorted(won, key=_order), "the lists of the bundle do not follow each other")
     for entry in entries:
         _content(store, entry)
-    listed = {f"{key}{info['index']}.yaml" for info in bundle["lists"]}
-    _need(
-        {found for found in store if found.startswith(key)} == listed, "there are lists that bundle.yaml does not name"
-    )
+    lost = {name for name in names if name.startswith(tuple(f"{one}/" for one in _FOLDERS.values()))}
+    _need(set(won) == set(names) - lost, "what lost is among what won, or the other way")
     _need(bundle["files"] == len(entries), "bundle.yaml counts its files wrong")
     _need(bundle["bytes"] == sum(entry["size"] for entry in entries), "bundle.yaml counts its bytes wrong")
     told = 0 if origin["mode"] == "ignore-conflicts" else len(losers)
@@ -239,39 +240,108 @@ def _bundles_of(store, repo, diamond):
     for key in store:
         if re.fullmatch(rf"metadata/bundles/{re.escape(repo)}/[^/]+/bundle\.yaml", key):
             bundle = _yaml(store, key)
-            if not bundle.get("given_up") and bundle["diamond"]["id"] == diamond:
+            if not bundle.get("given_up") and bundle["origin"]["diamond"] == diamond:
                 _need(bundle["id"] == key.split("/")[3], f"{key} says it is {bundle['id']}")
                 found.append(bundle)
     return found
 
 
-def _entries(store, start, lists, index=""):
-    """The entries of some lists, every byte of which the digests vouch for."""
+def _split_entries(store, folder, split):
+    """The entries of a split that is done, in the lists of its generation."""
     found = []
-    for info in lists:
-        key = f"{start}{info['index']}.yaml"
-        _need(info["index"].startswith(index), f"{key} is of another generation")
-        _need(key in store, f"{key} is missing")
-        body = store[key]
-        head, rest = body[: info["head"]], body[info["head"] :]
-        _need(blake3(head).hexdigest() == info["digest"], f"the head of {key} has another digest")
-        top = yaml.load(head, Loader=yaml.CSafeLoader)
-        _need(top["version"] == 2 and top["entries"] is None, f"{key} has another head")
-        for block in top["blocks"]:
-            part, rest = rest[: block["length"]], rest[block["length"] :]
-            _need(blake3(part).hexdigest() == block["digest"], f"a block of {key} has another digest")
-        _need(not rest, f"{key} goes on behind its blocks")
-        entries = [json.loads(line[2:]) for line in body[info["head"] :].splitlines()]
-        if len(entries) <= 200:  # a machine may read it as JSON lines, and people and YAML see the same
-            _need(yaml.load(body, Loader=yaml.CSafeLoader)["entries"] == entries, f"{key} is something else as YAML")
-        names = [entry["name"] for entry in entries]
-        _need(names == sorted(names, key=_order), f"{key} is not in order")
-        _need(
-            (names[0], names[-1], len(names)) == (info["first"], info["last"], info["count"]),
-            f"{key} is told of wrongly",
-        )
+    for one in split["lists"]:
+        key = f"{folder}bundle-files-{one['index']}.yaml"
+        _need(one["index"].startswith(f"g{split['generation']}-"), f"{key} is of another generation")
+        entries = _entries(store, [(key, one)])
+        latest = max(entry["timestamp"] for entry in entries)
+        _need(one["latest"] == latest, f"the latest entry of {key} is of {latest}")
         found += entries
     return found
+
+
+def _bundle_entries(store, references):
+    return _entries(store, [(f"metadata/lists/{one['digest'][:2]}/{one['digest']}", one) for one in references])
+
+
+def _entries(store, listed):
+    """The entries of some lists, given by their keys and the references to them."""
+    found = []
+    for key, reference in listed:
+        whole = _checked_list(key, _object(store, key))
+        names = [entry["name"] for entry in whole.entries]
+        facts = {
+            "digest": whole.digest,
+            "identity": whole.identity,
+            "head": whole.head,
+            "count": len(names),
+            "bytes": sum(entry["size"] for entry in whole.entries),
+            "first": names[0],
+            "last": names[-1],
+            "deletions": 0,
+        }
+        wrong = sorted(field for field, value in facts.items() if reference[field] != value)
+        _need(not wrong, f"{key} is referred to with another {', '.join(wrong)}")
+        found += whole.entries
+    return found
+
+
+@dataclass(frozen=True)
+class _List:
+    """A file list that is what its digests say."""
+
+    digest: str
+    identity: str
+    head: int
+    entries: list[dict]
+
+
+def _checked_list(key, body):
+    """A list, every byte of which its digest vouches for: that is of the head, which has those of the blocks."""
+    _need(body.startswith(_TOP) and _END in body, f"{key} has another head")
+    length = body.index(_END) + len(_END)
+    head, rest = body[:length], body[length:]
+    blocks = _lines(key, head[len(_TOP) : -len(_END)])
+    _need(len(blocks) > 0, f"{key} has no blocks")
+    entries = []
+    for block in blocks:
+        size = len(_OPEN) + block["entries"] + len(_BETWEEN) + block["places"] + len(_CLOSE)
+        entries += _checked_block(key, block, rest[:size])
+        rest = rest[size:]
+    _need(not rest, f"{key} goes on behind its blocks")
+    names = [entry["name"] for entry in entries]
+    _need(names == sorted(set(names), key=_order), f"{key} is not in order, or has a name twice")
+    if len(entries) <= 200:  # a machine may read it line by line, and people and YAML see the same
+        plain = yaml.load(body, Loader=yaml.CSafeLoader)
+        same = [entry for block in plain["blocks"] for entry in _joined(block["entries"], block["places"])]
+        _need((plain["index"], same) == (blocks, entries), f"{key} is something else as YAML")
+    return _List(_digest(head), _digest("".join(block["identity"] for block in blocks).encode()), length, entries)
+
+
+def _checked_block(key, block, body):
+    """The entries of a block, which are what the index says."""
+    middle = len(_OPEN) + block["entries"]
+    entries, places = body[len(_OPEN) : middle], body[middle + len(_BETWEEN) : -len(_CLOSE)]
+    _need(_digest(entries) == block["identity"], f"the entries of a block of {key} have another digest")
+    _need(_digest(places) == block["digest"], f"the places of a block of {key} have another digest")
+    _need(body == _OPEN + entries + _BETWEEN + places + _CLOSE, f"{key} has other words around a block")
+    named, placed = _lines(key, entries), _lines(key, places)
+    _need(len(named) == len(placed) == block["count"], f"a block of {key} has not {block['count']} entries")
+    _need(not any(entry.get("deleted") for entry in named), f"{key} deletes something")
+    _need(sum(entry["size"] for entry in named) == block["bytes"], f"a block of {key} counts its bytes wrong")
+    _need(named[0]["name"] == block["first"], f"a block of {key} begins with {named[0]['name']!r}")
+    return _joined(named, placed)
+
+
+def _joined(entries, places):
+    return [entry | place for entry, place in zip(entries, places, strict=True)]
+
+
+def _lines(key, body):
+    """JSON objects, one a line, each with a space before it and a comma behind it."""
+    lines = body.split(b"\n")
+    _need(lines.pop() == b"", f"{key} ends within a line")
+    _need(all(line[:2] == b" {" and line[-2:] == b"}," for line in lines), f"{key} has a line that is no entry")
+    return [json.loads(line[1:-1]) for line in lines]
 
 
 def _content(store, entry):
@@ -285,7 +355,7 @@ def _content(store, entry):
     else:
         data = b""
     _need(len(data) == entry["size"], f"{entry['name']!r} has {len(data)} bytes, not {entry['size']}")
-    _need(blake3(data).hexdigest() == entry["hash"], f"the bytes of {entry['name']!r} have another hash")
+    _need(_digest(data) == entry["hash"], f"the bytes of {entry['name']!r} have another hash")
     return data
 
 
@@ -308,6 +378,10 @@ def _order(name):
     return name.split("/")
 
 
-def _need(holds, why):
+def _digest(data):
+    return blake3(data).hexdigest()
+
+
+def _need(holds, otherwise):
     if not holds:
-        raise Wrong(why)
+        raise Wrong(otherwise)

@@ -27,7 +27,7 @@ WHILE_ADDED = (  # a file of the store, or a temporary one, whose being there sh
     "vmetadata/diamonds/*/*/splits/*/split.yaml",
 )
 WHILE_COMMITTED = (
-    "metadata/bundles/*/*/bundle-files-*",
+    "metadata/lists/*/*",
     "metadata/bundles/*/*/bundle.yaml",
     "vmetadata/labels/*/*/label.yaml",
 )

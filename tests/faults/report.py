@@ -1,4 +1,4 @@
-"""What `make torture` found, as docs/reliability.md. Nothing in its tables is written by hand."""
+"""What `make torture` found, as docs/internals/reliability.md. Nothing in its tables is written by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = Path(__file__).parent.parent.parent / "docs" / "internals"
 RESULTS = Path(__file__).parent / "results.json"
 _TEXT = Path(__file__).parent / "reliability.md"  # all but the tables
 _KINDS = {"worker": "a worker", "jvm": "its JVM", "tasks": "its Python tasks", "temporal": "Temporal"}

@@ -166,13 +166,13 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length // 2 if fault == RESET else length)
         hold = next((hold for hold in list(proxy.holds) if hold.holds(self.command, self.path, body)), None)
-        if self.is_held(hold, done=False) or self.is_refused(fault):
+        if self.is_stack_alive(hold, done=False) or self.is_refused(fault):
             return
         for _ in range(2 if fault == TWICE else 1):
             status, headers, answer = self.forward(body)
         if fault == ECHO:
             threading.Timer(1.5, self.echo, (proxy, body)).start()
-        if self.is_held(hold, done=True):
+        if self.is_stack_alive(hold, done=True):
             return
         if proxy.down.is_set() or fault == LOST or (fault == CUT and len(answer) < 2):
             self.reset()
@@ -183,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.answer(status, headers, answer, send=len(answer) // 2 if fault == CUT else None)
 
-    def is_held(self, hold, *, done):
+    def is_stack_alive(self, hold, *, done):
         """Wait out a hold. Whether the request ends here."""
         if hold is None or hold.done is not done:
             return False

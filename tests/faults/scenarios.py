@@ -13,7 +13,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from datamon.model import Order
+from datamon.merge.modes import Order
 from tests.faults.checker import Wrong
 from tests.faults.fetching import killed_downloads
 from tests.faults.s3 import LOST_ANSWERS, Hold
@@ -40,10 +40,10 @@ MOMENTS = {
     "the plan": Moment("GET", r"[?&]prefix=[^&]*source-"),
     "an upload": Moment("PUT", "/blob/(packs|chunks)/"),
     "the lists of a split": Moment("PUT", "/splits/[^/]+/bundle-files-"),
-    "split.yaml with its lists": Moment("PUT", r"/split\.yaml", b"lists:\n- index"),
+    "split.yaml with its lists": Moment("PUT", r"/split\.yaml", b"lists:\n- digest"),
     "split.yaml: done": Moment("PUT", r"/split\.yaml", b"state: done"),
     "diamond.yaml: committing": Moment("PUT", r"/diamond\.yaml", b"state: committing"),
-    "the merge": Moment("PUT", "/metadata/bundles/[^/]+/[^/]+/bundle-files-"),
+    "the merge": Moment("PUT", "/metadata/lists/"),
     "bundle.yaml": Moment("PUT", r"/bundle\.yaml"),
     "the label": Moment("PUT", r"/label\.yaml"),
     "diamond.yaml: done": Moment("PUT", r"/diamond\.yaml", b"state: done"),

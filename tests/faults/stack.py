@@ -12,16 +12,16 @@ import sys
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from datamon.settings import Settings
-from datamon.stores import DirectoryStore
+from datamon.settings.settings import Settings
+from datamon.starter.client import Datamon
+from datamon.stores.directory import DirectoryStore
 from datamon.stores.s3 import _client
-from starter.client import Datamon
+from datamon.worker.server import server_command
 from tests.cluster import spark_cluster
 from tests.conftest import Command, until
 from tests.faults.s3 import faulty
 from tests.faults.tcp import faulty_tcp
 from tests.servers import BUCKET, free_ports, s3_server
-from worker.server import server_command
 
 HOST = "farm"
 

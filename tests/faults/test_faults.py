@@ -2,7 +2,7 @@
 
 import pytest
 
-from datamon.model import Order
+from datamon.merge.modes import Order
 from tests.faults import disk
 from tests.faults.fetching import killed_downloads
 from tests.faults.scenarios import (

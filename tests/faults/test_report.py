@@ -1,4 +1,4 @@
-"""docs/reliability.md is what the harness found, and says so of every fault there is today."""
+"""docs/internals/reliability.md is what the harness found, and says so of every fault there is today."""
 
 import json
 

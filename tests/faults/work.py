@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from blake3 import blake3
 from temporalio.service import RPCError
 
-from datamon import catalog
-from datamon.download import bundle_entries, split_entries
-from datamon.errors import (
+from datamon.bundles.catalog import get_bundle
+from datamon.bundles.reader import BundleReader
+from datamon.core.errors import (
     AlreadyExists,
     ConflictsForbidden,
     DatamonError,
@@ -22,11 +22,13 @@ from datamon.errors import (
     SplitFailed,
     WrongState,
 )
-from datamon.ids import new_id
-from datamon.model import ConflictMode, DiamondState, Order
-from starter.client import Datamon, SplitOptions
+from datamon.core.ids import new_id
+from datamon.diamonds.catalog import get_split, split_lists
+from datamon.diamonds.model import DiamondState
+from datamon.merge.modes import ConflictMode, Order
+from datamon.starter.client import Datamon, SplitOptions
+from datamon.workflows.common.options import Options
 from tests.faults.checker import Expected, Verdict, Wrong, check
-from workflows.messages import Options
 
 IMPATIENT = Options(
     heartbeat_seconds=3,
@@ -260,8 +262,8 @@ class Life:
 
     async def is_ahead(self, split, seconds):
         """See to it that the clock which a split was uploaded by really is so far ahead."""
-        found = catalog.get_split(self.datamon.context, self.repo, self.diamond.id, split)
-        ahead = min(entry.timestamp for entry in split_entries(self.datamon.context, found)) - time.time_ns()
+        found = get_split(self.datamon.context, self.repo, self.diamond.id, split)
+        ahead = min(entry.timestamp for entry in split_lists(self.datamon.context, found).entries()) - time.time_ns()
         if ahead < 0.9 * seconds * 10**9:
             raise Wrong(f"the clock of {split} was only {ahead / 10**9:.0f} s ahead")
 
@@ -275,5 +277,5 @@ class Life:
 
     def _bundle_entries(self):
         context = self.datamon.context
-        bundle = catalog.get_bundle(context, self.repo, self.answered)
-        return [entry for entry in bundle_entries(context, bundle) if not entry.name.startswith(".")]
+        bundle = get_bundle(context, self.repo, self.answered)
+        return [entry for entry in BundleReader(context, bundle).entries() if not entry.name.startswith(".")]

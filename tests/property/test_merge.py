@@ -1,135 +1,126 @@
-"""The merge against a reference of a few lines: for every order of splits and every cut into ranges."""
+"""The merge against a reference of a few lines: any mix of inputs, in any order, laid out and cut in any way."""
 
-from itertools import pairwise, permutations
+import tempfile
+from itertools import permutations
 
-import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamon.filelist import Brief, read_content, unlisted
-from datamon.ids import SplitId
-from datamon.merge import Run, Settled, Version, settle, settle_range
-from datamon.model import Entry
-from datamon.names import EVERYTHING, NameRange, ancestors, just, order
-from tests.property.strategies import in_order_without_clashes
+from datamon.bundles.reader import bundle_lists
+from datamon.content.entry import Entry
+from datamon.lists.cutting import Cutting
+from datamon.lists.writer import UploadListWriter
+from datamon.merge.inputs import MergeInput, MergeTask, Role, Sizes
+from datamon.merge.kernel import check_part, whole_merge, work_of
+from datamon.merge.modes import ConflictMode, Order
+from datamon.merge.ranges import Part
+from datamon.merge.rules import Settled, Version, settle
+from datamon.stores import keys
+from datamon.stores.context import open_context
+from tests.bundles import put_lists
+from tests.property.reference import merged
+from tests.property.strategies import bundles, changes, splits
 
-
-def version(name, content, rank, split):
-    return held_by(split, Entry(name, content, 1, 420, 0, rank))
-
-
-def held_by(split, entry):
-    return Version.of(line(entry), Run(SplitId(split), [], []))
-
-
-def line(entry):
-    """As it stands in a list."""
-    [found] = unlisted(b"- %s\n" % msgspec.json.encode(entry))
-    return found
-
-
-def reference(versions):
-    """Every name: the strongest wins; a file wins against its folder if it is stronger than all that is in it."""
-    by_name = {v.entry.name: [w for w in versions if w.entry.name == v.entry.name] for v in versions}
-    best = {name: max(found, key=lambda v: v.strength) for name, found in by_name.items()}
-
-    def rules(name):  # whether a file is stronger than everything below it
-        return all(best[name].strength > v.strength for n, v in best.items() if n.startswith(name + "/"))
-
-    shaded = {n for n in best if any(n.startswith(a + "/") and rules(a) for a in best)}
-    winners = {name for name in best if rules(name) and name not in shaded}
-    lost = {(v.entry.name, v.split) for v in versions if v.entry.hash != best[v.entry.name].entry.hash}
-    return {n: best[n].split for n in winners}, lost | {(n, v.split) for n, v in best.items() if n not in winners}
-
-
-short_names = st.lists(st.sampled_from("xyz-"), min_size=1, max_size=3).map("/".join)
-contents = st.sampled_from(["c1", "c2", "c3"])
+SMALL = Cutting(block_entries=2, list_entries=4)
 
 
 @st.composite
-def split_sets(draw):
-    """A few splits over few names, so that they clash in every way."""
-    versions = []
-    for split in "abcd"[: draw(st.integers(1, 4))]:
-        files = draw(st.lists(st.tuples(short_names, contents, st.integers(0, 3)), max_size=6))
-        held = [Entry(name, content, 1, 420, 0, rank) for name, content, rank in files]
-        versions += [held_by(split, entry) for entry in in_order_without_clashes(held)]
-    return versions
+def layouts(draw):
+    """How finely everything is cut: lists of an upload, ranges, strips."""
+    return {
+        "per_list": draw(st.integers(1, 6)),
+        "sizes": Sizes(
+            range_entries=draw(st.sampled_from([1, 2, 5, 1000])),
+            few_entries=1,
+            strip_entries=draw(st.sampled_from([1, 3, 1000])),
+            strip_piece=draw(st.integers(0, 1)),
+            cutting=SMALL,
+        ),
+    }
 
 
-class Held:
-    """A Reader over versions in memory, which come in any order."""
-
-    def __init__(self, versions):
-        self.versions = sorted(versions, key=lambda v: order(v.entry.name))
-        self.splits = dict.fromkeys(v.split for v in versions)
-
-    def within(self, names):
-        return [v for v in self.versions if names.holds(order(v.entry.name))]
-
-    def runs(self, names):
-        return [run(split, [v for v in self.within(names) if v.split == split]) for split in self.splits]
-
-    def above(self, key):
-        return [v for folder in ancestors(key) for v in self.within(just(folder))]
-
-    def strongest(self, names):
-        return max((v.strength for v in self.within(names)), default=None)
+def put_input(context, name, role, items, position, per_list):
+    references = []
+    for number in range(0, len(items), per_list):
+        writer = UploadListWriter(SMALL)
+        writer.add(*items[number : number + per_list])
+        body, reference = writer.seal(f"{number}")
+        context.vmetadata.create(keys.uploaded_list(f"{name}/", reference.index), body)
+        references.append(reference)
+    return MergeInput(name, role, references, f"{name}/", position)
 
 
-def run(split, versions):
-    briefs = [Brief(v.entry.name, v.entry.size, v.entry.timestamp) for v in versions]
-    return Run(split, briefs, [v.line for v in versions])
+def merge_task(context, base, peers, layers, layout, order=Order.UPLOADED):
+    inputs = [MergeInput("base", Role.BASE, put_lists(context, base, SMALL))] if base else []
+    for position, (name, items) in enumerate(peers.items()):
+        inputs.append(put_input(context, name, Role.PEER, items, position, layout["per_list"]))
+    for position, items in enumerate(layers):
+        inputs.append(put_input(context, f"layer{position}", Role.LAYER, items, position, layout["per_list"]))
+    return MergeTask(inputs, ConflictMode.KEEP, order, layout["sizes"])
 
 
-def merged(versions, cuts=()):
-    bounds = ["", *sorted(set(cuts)), None]
-    ranges = [NameRange(start or "", stop) for start, stop in pairwise(bounds)] if cuts else [EVERYTHING]
-    outcomes = [settle_range(names, Held(versions)) for names in ranges]
-    won = [read_content("k", line) for outcome in outcomes for line in outcome.lines]
-    assert [entry.name for entry in won] == [brief.name for outcome in outcomes for brief in outcome.briefs]
-    contested = [settled for outcome in outcomes for settled in outcome.contested]
-    assert {s.winner.entry for s in contested if s.winner} <= set(won)
-    return won, contested
+def contents_of(context, references):
+    return {entry.name: entry for entry in bundle_lists(context, references).entries()}
 
 
-def summary(versions, cuts=()):
-    """The split that each name comes from, and the versions that lost and differ."""
-    won, contested = merged(versions, cuts)
-    settled = {s.winner.entry.name: s.winner.split for s in contested if s.winner}
-    splits = {e.name: settled.get(e.name) or max(v.split for v in versions if v.entry == e) for e in won}
-    return splits, {(v.entry.name, v.split) for s in contested for v in s.conflicts}
+def check_merge(base, peers, layers, layout, random, order=Order.UPLOADED):
+    """The result is what the reference says, and is cut as if it had been written at once."""
+    by_position = {name: position for position, name in enumerate(peers)}
+    rank = (lambda item, peer: item.timestamp) if order is Order.UPLOADED else (lambda item, peer: by_position[peer])
+    files, conflicts = merged(base, peers, layers, rank)
+    with tempfile.TemporaryDirectory() as folder:
+        context = open_context(folder)
+        task = merge_task(context, base, peers, layers, layout, order)
+        task = MergeTask(random.sample(task.inputs, len(task.inputs)), task.mode, task.order, task.sizes)
+        if not base:
+            checked = [check_part(part, task, context) for part in work_of(task, context) if isinstance(part, Part)]
+            assert sum(report.conflicts for report in checked) == len(conflicts)
+        references = whole_merge(task, context)
+        kept = [reference for reference in references if not reference.lost]
+        lost = [reference for reference in references if reference.lost]
+        assert contents_of(context, kept) == files
+        filed = {(f".conflicts/{peer}/{name}", content) for name, peer, content in conflicts if content}
+        assert {(entry.name, entry.hash) for entry in contents_of(context, lost).values()} == filed
+        in_order = sorted(files.values(), key=lambda entry: entry.name.split("/"))
+        assert kept == put_lists(context, in_order, SMALL)
 
 
-@given(split_sets())
-def test_the_merge_follows_the_rules(versions):
-    assert summary(versions) == reference(versions)
+randoms = st.randoms(use_true_random=False)
 
 
-@given(split_sets(), st.randoms(use_true_random=False), st.lists(short_names.map(order), min_size=1, max_size=5))
-def test_neither_the_order_of_splits_nor_the_cut_matters(versions, random, cuts):
-    whole = merged(versions)
-    shuffled = random.sample(versions, len(versions))
-    assert merged(shuffled) == whole
-    assert merged(shuffled, cuts) == whole
+@settings(max_examples=150, deadline=None)
+@given(st.lists(splits, min_size=1, max_size=4), layouts(), randoms, st.sampled_from(Order))
+def test_splits_of_a_diamond(peers, layout, random, order):
+    check_merge([], dict(zip("abcd", peers, strict=False)), [], layout, random, order)
 
 
-@given(split_sets())
-def test_no_winner_lies_below_another(versions):
-    winners = [order(entry.name) for entry in merged(versions)[0]]
-    assert winners == sorted(winners)
-    assert not any(b.startswith(a + "\0") for a in winners for b in winners)
+@settings(max_examples=150, deadline=None)
+@given(bundles, st.lists(changes, min_size=1, max_size=4), layouts(), randoms)
+def test_layers_over_a_base(base, layers, layout, random):
+    check_merge(base, {}, layers, layout, random)
 
 
-@given(split_sets())
-def test_every_content_is_kept_somewhere(versions):
-    won, contested = merged(versions)
-    kept = {(e.name, e.hash) for e in won} | {(v.entry.name, v.entry.hash) for s in contested for v in s.conflicts}
-    assert kept == {(v.entry.name, v.entry.hash) for v in versions}
+@settings(max_examples=250, deadline=None)
+@given(bundles, st.lists(changes, max_size=3), st.lists(changes, max_size=3), layouts(), randoms)
+def test_any_mix_of_inputs(base, peers, layers, layout, random):
+    check_merge(base, dict(zip("abc", peers, strict=False)), layers, layout, random)
 
 
-X1, Y2, X3, Z3 = (version("n", c, r, s) for c, r, s in [("x", 1, "a"), ("y", 2, "b"), ("x", 3, "c"), ("z", 3, "d")])
+def test_splits_of_a_base_that_they_replace_are_no_conflict(tmp_path):
+    context = open_context(str(tmp_path))
+    base, newer = ([Entry(name, digit * 64, 1, 420, 0, 1) for name in "abc"] for digit in "12")
+    layout = {"per_list": 5, "sizes": Sizes(cutting=SMALL)}
+    task = merge_task(context, base, {"s": newer}, [], layout)
+    assert contents_of(context, whole_merge(task, context)) == {entry.name: entry for entry in newer}
+
+
+def version(content, rank, peer):
+    return Version("n", content, 1, (Role.PEER, rank, peer))
+
+
+X1, Y2, X3, Z3 = (version(c, r, s) for c, r, s in [("x", 1, "a"), ("y", 2, "b"), ("x", 3, "c"), ("z", 3, "d")])
+GONE4 = version("", 4, "e")
 
 
 @pytest.mark.parametrize(
@@ -140,22 +131,9 @@ X1, Y2, X3, Z3 = (version("n", c, r, s) for c, r, s in [("x", 1, "a"), ("y", 2, 
         pytest.param([X1, Y2, X3], Settled(X3, (Y2,)), id="equal content is no conflict"),
         pytest.param([X3, Z3], Settled(Z3, (X3,)), id="equal times go by split id"),
         pytest.param([X1, Y2, Z3], Settled(Z3, (X1, Y2)), id="every loser is kept under its own split"),
+        pytest.param([X1, GONE4], Settled(GONE4, (X1,)), id="a deletion can win"),
     ],
 )
 def test_settle_in_any_order_of_arrival(versions, settled):
     for arrival in permutations(versions):
         assert settle(arrival) == settled
-
-
-@pytest.mark.parametrize(
-    ("file_rank", "winners"),
-    [
-        pytest.param(3, {"x": "a"}, id="the file is later"),
-        pytest.param(1, {"x/y": "b", "x/z": "b"}, id="the folder is"),
-    ],
-)
-def test_a_file_against_a_folder(file_rank, winners):
-    versions = [version("x", "f", file_rank, "a"), version("x/y", "d", 2, "b"), version("x/z", "d", 0, "b")]
-    found, lost = summary(versions)
-    assert found == winners
-    assert lost == {("x", "a"), ("x/y", "b"), ("x/z", "b")} - set(winners.items())

@@ -4,12 +4,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamon.errors import DatamonError
-from datamon.model import Contributor
-from workflows.details import describe
-from workflows.hearing import brief, check_values, heard, readable
-from workflows.messages import AddSplit, CancelRequest, CommitRequest, SplitReport
-from workflows.record import DiamondRecord
+from datamon.core.contributors import Contributor
+from datamon.core.errors import DatamonError
+from datamon.sources.source import Source
+from datamon.workflows.common.message_checks import check_values, checked_message, storable_text, summary_text
+from datamon.workflows.diamonds.details import describe
+from datamon.workflows.diamonds.messages import AddSplit, CancelRequest, CommitRequest, SplitReport, as_typed
+from datamon.workflows.diamonds.record import DiamondRecord
 
 NOW = "2026-01-01T00:00:00.000000000Z"
 
@@ -24,14 +25,16 @@ anything = st.recursive(
 
 def like(kind):
     """Messages with the right names of fields, more or less."""
-    names = st.sampled_from([*kind.__dataclass_fields__, "from_a_newer_version"])
-    return st.dictionaries(names, anything | text, max_size=6)
+    fields = [*kind.__dataclass_fields__, "from_a_newer_version"]
+    if kind is AddSplit:  # as a person types it: what belongs to the source may stand beside the rest
+        fields += Source.__dataclass_fields__
+    return st.dictionaries(st.sampled_from(fields), anything | text, max_size=6)
 
 
-def hear(kind, told):
+def understood(kind, message):
     """A message as it was understood; what was not is refused in one line that can be shown."""
     try:
-        return heard(kind, told)
+        return checked_message(kind, message)
     except DatamonError as error:
         shown = str(error).encode()
     assert b"\n" not in shown
@@ -47,11 +50,11 @@ def hear(kind, told):
 def test_whatever_is_said(adds, commit, report, cancel):
     record = DiamondRecord("r", "d", Contributor("Ada"))
     record.revision = 1
-    for told in adds:
-        add = hear(AddSplit, told)
+    for message in adds:
+        add = understood(AddSplit, as_typed(message))
         if add is not None:
             record.add(record.completed(add, lambda: "new"), NOW)
-    request = hear(CommitRequest, commit)
+    request = understood(CommitRequest, commit)
     if request is not None:
         try:
             record.check_commit(request)
@@ -59,10 +62,10 @@ def test_whatever_is_said(adds, commit, report, cancel):
             record.refuse_commit(request, error)
         else:
             record.accept_commit(request)
-    told = hear(SplitReport, report)
-    if told is not None:
-        record.report(told, NOW)
-    record.cancel = hear(CancelRequest, cancel)
+    ended = understood(SplitReport, report)
+    if ended is not None:
+        record.report(ended, NOW)
+    record.cancel = understood(CancelRequest, cancel)
     describe(record).encode()
     msgspec.json.encode([record.split(split) for split in record.splits])
     packed = record.pack()
@@ -72,6 +75,6 @@ def test_whatever_is_said(adds, commit, report, cancel):
 
 @given(text)
 def test_text_that_can_be_carried(words):
-    assert len(readable(words).encode()) <= 4_096
-    assert len(brief(words).encode()) <= 400
-    check_values(CancelRequest(reason=readable(words)))
+    assert len(storable_text(words).encode()) <= 4_096
+    assert len(summary_text(words).encode()) <= 400
+    check_values(CancelRequest(reason=storable_text(words)))

@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -10,18 +11,24 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamon import config, descriptors
-from datamon.content import Root, root_yaml
-from datamon.errors import BadUsage, CorruptObject, DatamonError
-from datamon.filelist import FileList, ListWriter, read_info, unlisted
-from datamon.ids import bundle_id, diamond_id, label_name, repo_name, split_id
-from datamon.model import Bundle, Contributor, Diamond, Entry, GivenId, Label, ListInfo, Repo, Split
-from datamon.names import NameRange, flaw, order
-from datamon.stores import open_store
+from datamon.bundles.model import Bundle, Label, Repo
+from datamon.content.roots import Root, root_yaml
+from datamon.core.contributors import Contributor
+from datamon.core.errors import BadUsage, CorruptObject, DatamonError
+from datamon.core.ids import bundle_id, diamond_id, label_name, repo_name, split_id
+from datamon.core.names import NameRange, name_problem, sort_key
+from datamon.diamonds.model import Diamond, IdReservation, Split
+from datamon.lists.format import decode_entries, decode_rows
+from datamon.lists.reader import FileList, read_reference
+from datamon.lists.reference import ListRef
+from datamon.lists.writer import UploadListWriter
+from datamon.settings import configuration
+from datamon.stores import descriptors
+from datamon.stores.context import open_store
 from tests.lists import in_memory
 from tests.property.strategies import listings
 
-KINDS = [Repo, Bundle, Label, GivenId, Diamond, Split]
+KINDS = [Repo, Bundle, Label, IdReservation, Diamond, Split]
 KEY = "some/key.yaml"
 BAD_IDS = ["..", ".", "../x", "a/b", "a\0", "", "a\n", "\uff41", "x" * 101, "\ud800"]
 REPO = Repo(name="r", description="a repo", contributor=Contributor("Ada", "a@b.org"), created="2026-01-01T00:00:00Z")
@@ -37,17 +44,9 @@ plain = st.recursive(
 
 def with_fields(kind):
     """Mappings with the right names of fields, and anything in them."""
-    names = [field.name for field in msgspec.structs.fields(kind)] if _is_struct(kind) else list(_hints(kind))
+    names = list(kind.__dataclass_fields__)
     known = st.dictionaries(st.sampled_from(names), plain | st.just({}) | st.just([{}]), max_size=len(names))
-    return known.map(lambda found: found | {"version": 1})
-
-
-def _is_struct(kind):
-    return issubclass(kind, msgspec.Struct)
-
-
-def _hints(kind):
-    return kind.__dataclass_fields__
+    return known.map(lambda fields: fields | {"version": 1})
 
 
 def understood(read):
@@ -90,7 +89,7 @@ def test_a_descriptor_with_some_bytes_changed(at, put):
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("body", "reason"),
     [
         (b"[" * 1_000_000, "nested more than"),
         (b"{a: " * 100_000, "nested more than"),
@@ -116,62 +115,100 @@ def test_a_descriptor_with_some_bytes_changed(at, put):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bombs(body, why):
-    with pytest.raises(CorruptObject, match=re.escape(why)) as refused:
+def test_bombs(body, reason):
+    with pytest.raises(CorruptObject, match=re.escape(reason)) as refused:
         descriptors.load(Repo, KEY, body)
     assert KEY in str(refused.value)
     assert len(str(refused.value)) < 1_000
 
 
+def line(value):
+    """A line of a list, whatever is in it."""
+    return b" " + msgspec.json.encode(value) + b",\n"
+
+
+def list_of(*blocks, more=b""):
+    """A list and its reference, written by a stranger who knows how: its digests are right.
+
+    A block is given as the bytes of its entries and of its places, and what the index is to say in other words.
+    """
+    index, body = b"", b""
+    for entries, places, changes in blocks:
+        block = {
+            "first": "a",
+            "count": 1,
+            "bytes": 1,
+            "entries": len(entries),
+            "places": len(places),
+            "identity": blake3(entries).hexdigest(),
+            "digest": blake3(places).hexdigest(),
+            "latest": 1,
+        }
+        index += line(block | changes)
+        body += b"- entries: [\n" + entries + b" ]\n  places: [\n" + places + b" ]\n"
+    head = b"version: 1\nindex: [\n" + index + b" ]\nblocks:\n"
+    return head + body + more, ListRef(blake3(head).hexdigest(), "", 1, 1, "a", "z", len(head), 1)
+
+
+def file_line(name):
+    return line({"name": name, "hash": "0" * 64, "size": 1, "mode": 420})
+
+
+PLACE = line({"mtime": 0, "timestamp": 1, "at": ["0" * 64, 0]})
+
+
 @given(listings, st.data())
 def test_a_list_with_some_bytes_changed_is_found_out(entries, data):
     """Its digests vouch for every byte, so a change is never taken for an entry."""
-    writer = ListWriter()
+    writer = UploadListWriter()
     writer.add(*entries)
-    body, info = writer.seal("i")
+    body, reference = writer.seal("i")
     at = data.draw(st.integers(0, len(body) - 1))
     changed = bytearray(body)
     changed[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(CorruptObject):
-        in_memory(bytes(changed), info).check()
+        in_memory(bytes(changed), reference).read_all()
 
 
-@given(st.binary(max_size=300) | words.map(lambda text: b"version: 2\nblocks:\n- " + text))
+@given(st.binary(max_size=300) | words.map(lambda text: b"version: 1\nindex: [\n " + text + b",\n ]\nblocks:\n"))
 def test_bytes_that_are_no_list(body):
-    understood(lambda: read_info(KEY, body, "i"))
+    assert not understood(lambda: read_reference(KEY, body, "i"))
 
 
 @given(plain)
-def test_a_list_whose_digests_are_right_and_whose_words_are_not(entry):
-    """Written by a stranger who knows how: nothing but the shape can give it away."""
+def test_a_list_whose_digests_are_right_and_whose_words_are_not(value):
+    """Nothing but the shape can give it away: of an entry, of a place, and of a block in the index."""
     try:
-        line = b"- " + msgspec.json.encode(entry) + b"\n"
+        strange = line(value)
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError):
         return
-    block = {"first": "a", "count": 1, "length": len(line), "latest": 1, "digest": blake3(line).hexdigest()}
-    head = b"version: 2\nblocks:\n- " + msgspec.json.encode(block) + b"\nentries:\n"
-    assert not understood(lambda: read_info(KEY, head + line, "i"))
+    for body, reference in (list_of((strange, PLACE, {})), list_of((file_line("a"), strange, {}))):
+        assert not understood(lambda body=body, reference=reference: FileList.in_memory(KEY, reference, body).entries())
+    assert not understood(lambda: read_reference(KEY, list_of((strange, PLACE, {}))[0], "i"))
+    head = b"version: 1\nindex: [\n" + strange + b" ]\nblocks:\n"
+    assert not understood(lambda: read_reference(KEY, head, "i"))
 
 
 @st.composite
 def strange_lists(draw):
     """Lists of some blocks, whose digests are right, and whose lines, names, lengths and ends need not be."""
-    bodies, blocks = [], []
+    blocks = []
     for _ in range(draw(st.integers(1, 3))):
         names = draw(st.lists(st.text("ab/-\xe9", min_size=1, max_size=3), max_size=3))
-        names = sorted(names, key=order) if draw(st.booleans()) else names
-        lines = [b"- " + msgspec.json.encode(Entry(name, "0" * 64, 1, 420, 0, 1, ("0" * 64, 0))) for name in names]
-        ending = draw(st.sampled_from([b"\n"] * 4 + [b"", b" ", b"\n\n", b"x\n"]))
-        body = draw(st.sampled_from([b"\n".join(lines) + ending] * 6 + [b"", b"\n", b"- {}\n", b"- null\n"]))
-        length = draw(st.sampled_from([len(body)] * 6 + [0, -5, 1, len(body) + 5, 10**9, 10**12, 2**70]))
-        block = {"first": draw(st.sampled_from(names or ["a"])), "count": draw(st.sampled_from([len(names), 10**9]))}
-        blocks.append(block | {"length": length, "latest": 1, "digest": blake3(body).hexdigest()})
-        bodies.append(body)
-    head = (
-        b"version: 2\nblocks:\n" + b"".join(b"- " + msgspec.json.encode(one) + b"\n" for one in blocks) + b"entries:\n"
-    )
-    ends = draw(st.sampled_from(["a", "b", "\xe9"])), draw(st.sampled_from(["a", "z", "\xe9/"]))
-    return head + b"".join(bodies), ListInfo("i", 1, 1, *ends, blake3(head).hexdigest(), len(head), 1)
+        names = sorted(names, key=sort_key) if draw(st.booleans()) else names
+        ending = draw(st.sampled_from([b""] * 4 + [b" ", b"\n", b"x\n", b",\n"]))
+        lines = b"".join(map(file_line, names)) + ending
+        entries = draw(st.sampled_from([lines] * 6 + [b"", b"\n", b" {},\n", b" null,\n", lines[:-1], lines[:-2]]))
+        places = draw(st.sampled_from([PLACE * len(names)] * 6 + [b"", PLACE * 5, b" {},\n", PLACE[:-2]]))
+        length = draw(st.sampled_from([len(entries)] * 6 + [0, -5, 1, len(entries) + 5, 10**9, 10**12, 2**70]))
+        count = draw(st.sampled_from([len(names), 10**9]))
+        blocks.append(
+            (entries, places, {"first": draw(st.sampled_from(names or ["a"])), "count": count, "entries": length})
+        )
+    more = draw(st.sampled_from([b""] * 4 + [b"x", b"- entries: [\n"]))
+    body, reference = list_of(*blocks, more=more)
+    ends = {"first": draw(st.sampled_from(["a", "b", "\xe9"])), "last": draw(st.sampled_from(["a", "z", "\xe9/"]))}
+    return body, replace(reference, **ends)
 
 
 ranges = st.builds(NameRange, st.sampled_from(["", "a", "b"]), st.sampled_from([None, "b", "c", "\xea"]))
@@ -179,41 +216,48 @@ ranges = st.builds(NameRange, st.sampled_from(["", "a", "b"]), st.sampled_from([
 
 @given(strange_lists(), ranges, st.sampled_from(["a", "b", "a\0", "\xe9", "", "zz"]))
 def test_no_question_to_a_strange_list_hangs_or_is_a_bug(listed, names, key):
-    """Whatever is asked of it: all, a part, the latest, what stands above; read in parts, or held."""
-    body, info = listed
+    """Whatever is asked of it: all, a part, the latest, one name, what stands before it, and its blocks."""
+    body, reference = listed
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder)
         store.create(KEY, body)
         for ask in (
-            lambda found: found.check(),
-            lambda found: found.entries(names),
-            lambda found: found.latest(names),
-            lambda found: found.above(key),
-            lambda found: found.hold(names).entries(names),
-            lambda found: found.hold(names).above(key) if names.holds(key) else None,
+            lambda listed: listed.read_all(),
+            lambda listed: listed.entries(names),
+            lambda listed: listed.latest(names),
+            lambda listed: listed.find(key),
+            lambda listed: listed.last_before(key),
+            lambda listed: [raw.last for raw in listed.read_blocks(0, 1)],
         ):
-            understood(lambda ask=ask: ask(FileList.stored(store, KEY, info)))
-        understood(lambda: read_info(KEY, body, "i"))
+            understood(lambda ask=ask: ask(FileList.stored(store, KEY, reference)))
+        understood(lambda: read_reference(KEY, body, "i"))
 
 
 def test_a_list_whose_last_line_does_not_end(tmp_path):
     """Found by a reviewer: looking up a name behind it went on for ever."""
-    lines = b"".join(b"- " + msgspec.json.encode(Entry(name, "0" * 64, 1, 420, 0, 1)) + b"\n" for name in "abc")[:-1]
-    block = {"first": "a", "count": 3, "length": len(lines), "latest": 1, "digest": blake3(lines).hexdigest()}
-    head = b"version: 2\nblocks:\n- " + msgspec.json.encode(block) + b"\nentries:\n"
+    entries = b"".join(map(file_line, "abc"))
     store = open_store(str(tmp_path))
-    store.create(KEY, head + lines)
-    info = ListInfo("i", 3, 3, "a", "z", blake3(head).hexdigest(), len(head), 1)
-    assert not understood(lambda: FileList.stored(store, KEY, info).entries(NameRange("d", "e")))
+    for number, missing in enumerate((1, 2)):
+        body, reference = list_of((entries[:-missing], PLACE * 3, {"count": 3}))
+        store.create(f"{number}/{KEY}", body)
+        listed = FileList.stored(store, f"{number}/{KEY}", reference)
+        assert not understood(lambda listed=listed: listed.entries(NameRange("d", "e")))
+        assert not understood(lambda listed=listed: listed.last_before("d"))
 
 
 def test_a_billion_entries_in_a_head_of_a_hundred_bytes():
     """What a head or a descriptor claims is not believed, and nothing is made ready for it."""
-    for count, length in ((10**9, 10), (10**9, 10**12), (-1, 10), (1, -5)):
-        block = b'- {"first":"a","count":%d,"length":%d,"latest":1,"digest":"%s"}\n' % (count, length, b"0" * 64)
-        body = b"version: 2\nblocks:\n" + block + b"entries:\n- {}\n"
-        assert not understood(lambda body=body: read_info(KEY, body, "i"))
-    huge = ListInfo("i", 10**9, 10**18, "a", "b", "0" * 64, 10**12, 1)
+    for changes in (
+        {"count": 10**9, "entries": 10},
+        {"count": 10**9, "entries": 10**12},
+        {"count": -1, "entries": 10},
+        {"count": 1, "entries": -5},
+        {"places": 10**12},
+        {"places": -5},
+    ):
+        body, _ = list_of((b" {},\n", PLACE, changes))
+        assert not understood(lambda body=body: read_reference(KEY, body, "i"))
+    huge = ListRef("0" * 64, "0" * 64, 10**9, 10**18, "a", "b", 10**12, 1)
     assert not understood(lambda: FileList(KEY, huge, lambda start, length: b"").entries())
 
 
@@ -236,16 +280,16 @@ def test_a_root_whose_numbers_do_not_end():
 @given(st.text(max_size=120) | st.sampled_from(BAD_IDS))
 def test_ids_cannot_leave_their_folder(text):
     for check in (repo_name, diamond_id, split_id, bundle_id, label_name):
-        said = refusal(lambda check=check: check(text), BadUsage)
-        assert said is not None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text)
-        assert "\n" not in (said or "")
+        refused = refusal(lambda check=check: check(text), BadUsage)
+        assert refused is not None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text)
+        assert "\n" not in (refused or "")
 
 
 @given(
     st.text(max_size=60) | st.lists(st.sampled_from(["..", ".", "", "a", "\0", "é", "\\"]), max_size=5).map("/".join)
 )
 def test_names_cannot_leave_their_folder(name):
-    if flaw(name) is None:
+    if name_problem(name) is None:
         parts = name.split("/")
         assert not {"", ".", ".."} & set(parts)
         assert "\0" not in name
@@ -256,10 +300,10 @@ def test_names_cannot_leave_their_folder(name):
 def test_configuration_files(tmp_path_factory, body):
     file = tmp_path_factory.mktemp("config") / "datamon.toml"
     file.write_bytes(body)
-    config.set_flag("DATAMON_CONFIG", str(file))
-    said = refusal(config.environment)
-    config.forget_flags()
-    assert said is None or str(file) in said
+    configuration.set_flag("DATAMON_CONFIG", str(file))
+    refused = refusal(configuration.environment)
+    configuration.forget_flags()
+    assert refused is None or str(file) in refused
 
 
 @pytest.mark.parametrize(
@@ -275,13 +319,13 @@ def test_configuration_files(tmp_path_factory, body):
 def test_configuration_files_that_are_bombs(tmp_path, body):
     file = tmp_path / "datamon.toml"
     file.write_text(body)
-    config.set_flag("DATAMON_CONFIG", str(file))
-    said = refusal(config.environment)
-    config.forget_flags()
-    assert str(file) in said
-    assert len(said) < 1_000
+    configuration.set_flag("DATAMON_CONFIG", str(file))
+    refused = refusal(configuration.environment)
+    configuration.forget_flags()
+    assert str(file) in refused
+    assert len(refused) < 1_000
 
 
-@given(st.binary(max_size=300))
-def test_lines_of_a_list(body):
-    assert isinstance(unlisted(body), list)
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_lines_of_a_list(entries, places):
+    understood(lambda: decode_entries(KEY, decode_rows(KEY, [entries + b",\n"], [places + b",\n"])))

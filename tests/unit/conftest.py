@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from datamon.content import SMALL_BYTES
-from datamon.stores import open_context
+from datamon.content.entry import SMALL_BYTES
+from datamon.stores.context import open_context
 from tests.bundles import uploaded
 
 

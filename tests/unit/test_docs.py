@@ -7,9 +7,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_rule_names_a_test_that_is_there():
-    rules = [line for line in (ROOT / "docs" / "semantics.md").read_text().splitlines() if line.startswith("| ")]
+    rules = [
+        line for line in (ROOT / "docs" / "concepts" / "semantics.md").read_text().splitlines() if line.startswith("| ")
+    ]
     named = [
-        re.search(r"`(\w+/\w+\.py)::(\w+)` \|$", line) for line in rules if not line.startswith(("| rule", "| ---"))
+        re.search(r"`((?:\w+/)+\w+\.py)::(\w+)` \|$", line)
+        for line in rules
+        if not line.startswith(("| rule", "| ---"))
     ]
     assert len(named) > 50
     for found in named:
@@ -22,7 +26,7 @@ def test_every_promise_of_security_names_tests_that_are_there():
     rows = [line for line in held.splitlines() if line.startswith("| ") and not line.startswith(("| | ", "| ---"))]
     assert len(rows) > 15
     for row in rows:
-        named = re.findall(r"`(\w+/\w+\.py)::(\w+)`", row)
+        named = re.findall(r"`((?:\w+/)+\w+\.py)::(\w+)`", row)
         assert named, row
         for found in named:
             assert_is_there(*found)

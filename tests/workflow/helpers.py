@@ -6,18 +6,20 @@ import asyncio
 
 from temporalio.client import WorkflowExecutionStatus
 
-from datamon import catalog
-from datamon.ids import new_id
-from datamon.model import Contributor
-from workflows.diamond import DiamondWorkflow
-from workflows.messages import AddSplit
+from datamon.bundles.catalog import list_bundles
+from datamon.core.contributors import Contributor
+from datamon.core.ids import new_id
+from datamon.diamonds.catalog import get_diamond, list_splits
+from datamon.sources.source import Source
+from datamon.workflows.diamonds.diamond import DiamondWorkflow
+from datamon.workflows.diamonds.messages import AddSplit
 
-NOBODY = "datamon@nobody"  # a queue that no worker polls: what is added there runs until it is told to stop
+NOBODY = "datamon@nobody"  # a queue that no worker polls: what is added there runs until it has to stop
 
 
 async def add_unending(diamond, split=None):
     """A split that stays running."""
-    add = AddSplit(split or new_id(), new_id(), "/nowhere", NOBODY, "nobody", Contributor("Ada"))
+    add = AddSplit(split or new_id(), new_id(), Source("/nowhere"), NOBODY, "nobody", Contributor("Ada"))
     await diamond.handle.signal(DiamondWorkflow.add, [add])
     return add.split
 
@@ -34,15 +36,15 @@ async def add_started(diamond, split=None):
 
 
 def bundles(datamon, diamond):
-    return list(catalog.bundles(datamon.context, diamond.repo))
+    return list(list_bundles(datamon.context, diamond.repo))
 
 
 def splits(datamon, diamond):
-    return {split.id: split for split in catalog.splits(datamon.context, diamond.repo, diamond.id)}
+    return {split.id: split for split in list_splits(datamon.context, diamond.repo, diamond.id)}
 
 
 def published(datamon, diamond):
-    return catalog.get_diamond(datamon.context, diamond.repo, diamond.id)
+    return get_diamond(datamon.context, diamond.repo, diamond.id)
 
 
 async def until(condition):

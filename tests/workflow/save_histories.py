@@ -1,33 +1,42 @@
 """Save a history of every shape that our workflows take, for the replay tests.
 
-    python -m tests.workflow.save_histories 5      into histories/5/, which must not be there yet
+    python -m tests.workflow.save_histories current     into histories/current/, in the place of what is there
+    python -m tests.workflow.save_histories 0.2.0       into histories/0.2.0/, which must not be there yet
 
-Do this when new shapes come up, not to make a red replay test green: a history stands for workflows that are open
-somewhere right now, and today's code must be able to go on with them (`workflow.patched`). So those of before stay.
+Nothing is released yet, so no workflow is open anywhere that was started by older code: `current` is renewed whenever
+the workflows change. The baseline is saved with version 0.2.0, and every later version must replay it. From then on
+histories are saved when new shapes come up, not to make a red replay test green: a history stands for workflows that
+are open somewhere right now, and today's code must be able to go on with them (`workflow.patched`). So those of
+released versions stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from datamon import keys
-from datamon.errors import AlreadyExists, DatamonError
-from datamon.ids import new_id
-from datamon.model import ConflictMode, Contributor
-from starter.client import SplitOptions
+from datamon.core.contributors import Contributor
+from datamon.core.errors import AlreadyExists, DatamonError
+from datamon.core.ids import new_id
+from datamon.merge.modes import ConflictMode
+from datamon.sources.source import Source
+from datamon.starter.client import SplitOptions
+from datamon.stores import keys
+from datamon.worker.spark import SparkRuntime
+from datamon.workflows.common.names import HOUSEKEEPING
+from datamon.workflows.common.options import Options
+from datamon.workflows.diamonds.diamond import DiamondWorkflow
+from datamon.workflows.diamonds.messages import AddSplit
 from tests.workflow.server import private_server
-from worker.spark import SparkRuntime
-from workflows.diamond import DiamondWorkflow
-from workflows.messages import AddSplit, Options
-from workflows.names import JANITOR
 
 HISTORIES = Path(__file__).parent / "histories"
 ROOT = Path(__file__).parents[2]
+CURRENT = "current"  # the only one that may be saved anew
 EVENTS = 150
 
 
@@ -43,7 +52,7 @@ class Saver:
         return folder
 
     async def unending(self, diamond, split):
-        add = AddSplit(split, new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
+        add = AddSplit(split, new_id(), Source("/nowhere"), "datamon@nobody", "nobody", Contributor("Ada"))
         await diamond.handle.signal(DiamondWorkflow.add, [add])
         while not (await diamond.handle.query(DiamondWorkflow.split, split)).started:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -146,7 +155,7 @@ class Saver:
         right = path.read_bytes()
         path.write_bytes(b"damaged")
         await self.unending(diamond, "slow")
-        add = AddSplit("waiting", new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
+        add = AddSplit("waiting", new_id(), Source("/nowhere"), "datamon@nobody", "nobody", Contributor("Ada"))
         await diamond.handle.signal(DiamondWorkflow.add, [add])
         await expect_error(diamond.commit("m"))
         path.write_bytes(right)
@@ -165,17 +174,17 @@ class Saver:
         await diamond.handle.result()
         await self.save("diamond-recovered", diamond.handle.id)
 
-    async def misheard(self):
+    async def rejected(self):
         """Messages that nobody should send, some of which one version takes and another does not."""
-        diamond = await self.datamon.diamonds.initialize("r", "misheard")
+        diamond = await self.datamon.diamonds.initialize("r", "rejected")
         add = {"path": "/nowhere", "host": "nobody"}
         for words in (add, [add | {"tag": "x" * 5000}], [add | {"queue": "elsewhere"}], [{"path": 5}]):
             await diamond.handle.signal("add", args=[words])
         await (await diamond.add(self.files("heard", {"a": "1"}))).result()
         await diamond.commit("m")
         await diamond.handle.result()
-        await self.save("diamond-misheard", diamond.handle.id)
-        diamond = await self.datamon.diamonds.initialize("r", "misheard-cancel")
+        await self.save("diamond-rejected", diamond.handle.id)
+        diamond = await self.datamon.diamonds.initialize("r", "rejected-cancel")
         await diamond.handle.signal("cancel", args=[None])
         await asyncio.gather(diamond.cancel("a mistake"), return_exceptions=True)
         await diamond.handle.result()
@@ -186,7 +195,7 @@ class Saver:
         diamond = await self.datamon.diamonds.initialize("r", "overcrowded", options=Options(window=1))
         await self.unending(diamond, "slow")
         never = [
-            AddSplit(f"never{number}", new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
+            AddSplit(f"never{number}", new_id(), Source("/nowhere"), "datamon@nobody", "nobody", Contributor("Ada"))
             for number in range(250)
         ]
         await diamond.handle.signal(DiamondWorkflow.add, never)
@@ -194,10 +203,10 @@ class Saver:
         await diamond.handle.result()
         await self.save("diamond-overcrowded", diamond.handle.id)
 
-    async def tidied(self):
+    async def cleaned_up(self):
         """A round of housekeeping over what the other shapes have left."""
         await self.datamon.housekeeping.run(timedelta(0))
-        await self.save("janitor", JANITOR)
+        await self.save("housekeeping", HOUSEKEEPING)
 
 
 async def expect_error(work):
@@ -210,7 +219,9 @@ async def expect_error(work):
 
 async def main(version):
     histories = HISTORIES / version
-    histories.mkdir()
+    if version == CURRENT:
+        shutil.rmtree(histories, ignore_errors=True)
+    histories.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
         spark = SparkRuntime("local[2]", Path(folder) / "spark")
         spark.warm_up()
@@ -225,9 +236,9 @@ async def main(version):
                 saver.continued,
                 saver.crowded,
                 saver.recovered,
-                saver.misheard,
+                saver.rejected,
                 saver.overcrowded,
-                saver.tidied,
+                saver.cleaned_up,
             ):
                 await shape()
         spark.stop()

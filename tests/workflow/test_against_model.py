@@ -14,13 +14,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from datamon import catalog
-from datamon.download import bundle_entries
-from datamon.errors import ConflictsForbidden, NotFound, NothingToCommit, SplitFailed, WrongState
-from datamon.ids import RepoName
-from datamon.model import ConflictMode, DiamondState, SplitState
-from starter.client import SplitOptions
-from tests.property.test_merge import reference, version
+from datamon.bundles.catalog import get_bundle
+from datamon.bundles.reader import BundleReader
+from datamon.core.errors import ConflictsForbidden, NotFound, NothingToCommit, SplitFailed, WrongState
+from datamon.core.ids import RepoName
+from datamon.diamonds.model import DiamondState, SplitState
+from datamon.merge.modes import ConflictMode
+from datamon.starter.client import SplitOptions
 from tests.workflow.helpers import add_started, published, splits
 
 NODES = st.sampled_from(["node-1", "node-2", "node-3"])
@@ -32,6 +32,26 @@ PARTS = st.dictionaries(NODES, FILES, min_size=1, max_size=2)
 KEPT = st.sampled_from([ConflictMode.KEEP, ConflictMode.CHECKPOINTS, ConflictMode.IGNORE])
 OPEN = precondition(lambda self: self.state is DiamondState.INITIALIZED)
 ENDED = precondition(lambda self: self.state is not DiamondState.INITIALIZED)
+
+
+def merged(versions):
+    """Which names win, and which versions lose, as (name, split).
+
+    Of a name the newest version wins; a file wins against its folder if it is newer than all that is in it.
+    """
+    newest = {}
+    for name, clock, node, text in sorted(versions, key=lambda version: version[1]):
+        newest[name] = (clock, node, text)
+
+    def is_newer_than_its_folder(name):
+        return all(newest[name][0] > clock for below, (clock, *_) in newest.items() if below.startswith(f"{name}/"))
+
+    def is_covered(name):
+        return any(name.startswith(f"{above}/") and is_newer_than_its_folder(above) for above in newest)
+
+    winners = {name for name in newest if is_newer_than_its_folder(name) and not is_covered(name)}
+    outdated = {(name, node) for name, _, node, text in versions if text != newest[name][2]}
+    return winners, outdated | {(name, node) for name, (_, node, _) in newest.items() if name not in winners}
 
 
 class Lives(RuleBasedStateMachine):
@@ -123,7 +143,7 @@ class Lives(RuleBasedStateMachine):
                 self.wait(self.diamond.commit("m", mode))
             return
         self.stop_running()
-        winners, lost = reference(self.versions(done))
+        winners, lost = merged(self.versions(done))
         if mode is ConflictMode.FORBID and lost:
             with pytest.raises(ConflictsForbidden) as refused:
                 self.wait(self.diamond.commit("m", mode))
@@ -132,13 +152,13 @@ class Lives(RuleBasedStateMachine):
         answer = self.wait(self.diamond.commit("m", mode))
         self.state = DiamondState.DONE
         assert {left.id for left in answer.left_out} == set(self.splits) - set(done)
-        bundle = catalog.get_bundle(self.datamon.context, RepoName(self.repo), answer.bundle)
-        names = {entry.name for entry in bundle_entries(self.datamon.context, bundle)}
+        bundle = get_bundle(self.datamon.context, RepoName(self.repo), answer.bundle)
+        names = {entry.name for entry in BundleReader(self.datamon.context, bundle).entries()}
         kept = {f"{mode.folder}/{split}/{name}" for name, split in lost} if mode.folder else set()
         assert names == {*winners, *kept}
 
     def versions(self, done):
-        return [version(name, text, clock, node) for node in done for name, (text, clock) in self.held[node].items()]
+        return [(name, clock, node, text) for node in done for name, (text, clock) in self.held[node].items()]
 
     @OPEN
     @rule(sure=st.integers(0, 3))

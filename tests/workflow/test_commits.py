@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from datamon import catalog, keys
-from datamon.download import Wanted, download
-from datamon.errors import BadUsage, ConflictsForbidden, CorruptObject, NothingToCommit, StoreRefused, WrongState
-from datamon.ids import RepoName
-from datamon.model import ConflictMode, Contributor, DiamondState, Order, SplitState
-from starter.client import Datamon, SplitOptions
+from datamon.bundles.catalog import GIVEN_UP, list_bundles, newest_bundle
+from datamon.bundles.download import download
+from datamon.bundles.reader import BundleReader, Selection
+from datamon.core.contributors import Contributor
+from datamon.core.errors import BadUsage, ConflictsForbidden, CorruptObject, NothingToCommit, StoreRefused, WrongState
+from datamon.core.ids import RepoName
+from datamon.diamonds.model import DiamondState, SplitState
+from datamon.merge.modes import ConflictMode, Order
+from datamon.sources.source import Source
+from datamon.starter.client import Datamon, SplitOptions
+from datamon.stores import keys
+from datamon.worker.service import build_workers
+from datamon.workflows.diamonds.diamond import DiamondWorkflow
+from datamon.workflows.diamonds.messages import AddSplit
 from tests.conftest import Command, tree
 from tests.workflow.helpers import add_started, bundles, published, splits, until
 from tests.workflow.server import private_server
-from worker.service import build_workers
-from workflows.diamond import DiamondWorkflow
-from workflows.messages import AddSplit
 
 
 @pytest.fixture
@@ -33,8 +38,8 @@ async def add(diamond, path, split=None):
 
 def fetched(datamon, diamond, destination):
     """The bundle of a diamond, downloaded."""
-    [made] = [bundle for bundle in bundles(datamon, diamond) if bundle.diamond.id == diamond.id]
-    download(datamon.context, made, Path(destination), Wanted())
+    [made] = [bundle for bundle in bundles(datamon, diamond) if bundle.origin.diamond == diamond.id]
+    download(BundleReader(datamon.context, made), Path(destination), Selection())
     return tree(destination)
 
 
@@ -92,7 +97,7 @@ async def test_the_order_of_adding_is_not_that_of_uploading(tmp_path, files, spa
     async with private_server(tmp_path, spark) as datamon:
         for order, winner in ((Order.UPLOADED, "slow"), (Order.ADDED, "quick")):
             diamond = await datamon.diamonds.initialize("r")
-            added = AddSplit("slow", "1", slow, "datamon@late", "late", Contributor("Ada"))
+            added = AddSplit("slow", "1", Source(slow), "datamon@late", "late", Contributor("Ada"))
             await diamond.handle.signal(DiamondWorkflow.add, [added])
             await add(diamond, quick, "quick")
             with ThreadPoolExecutor() as pool:
@@ -135,16 +140,16 @@ async def test_a_retry_as_a_new_split_is_no_conflict(datamon, diamond, files):
     assert first != retried
     answer = await diamond.commit("m", ConflictMode.FORBID)
     assert (answer.files, answer.conflicts) == (2, 0)
-    assert len(bundles(datamon, diamond)[0].diamond.splits) == 2
+    assert len(bundles(datamon, diamond)[0].origin.splits) == 2
 
 
 async def test_a_split_that_runs_again_leaves_no_trace_of_its_first_run(datamon, diamond, files):
     split = await add_started(diamond)
-    old = keys.split_files(diamond.repo, diamond.id, split, keys.split_index(1, "0" * 64, 0))
+    folder = keys.split_folder(diamond.repo, diamond.id, split)
+    old = keys.uploaded_list(folder, keys.upload_index(1, "0" * 64, 0))
     datamon.context.vmetadata.create(old, b"a list of the first run")
     again = await diamond.add(files("p", {"a": "1"}), SplitOptions(id=split))
     await again.result()
-    folder = keys.split_folder(diamond.repo, diamond.id, split)
     names = sorted(key.removeprefix(folder) for key in datamon.context.vmetadata.keys(folder))
     assert len(names) == 2
     assert names[0].startswith("bundle-files-g2-")
@@ -173,8 +178,9 @@ async def test_contributors_are_merged_without_repeats_and_tags_are_kept(stack, 
 async def test_a_commit_that_fails_leaves_its_reason_and_nothing_else(datamon, diamond, files):
     """A list of a split is damaged; then it is repaired, and the next commit works."""
     split = await add(diamond, files("p", {"a": "1"}))
-    [info] = splits(datamon, diamond)[split].lists
-    path = Path(datamon.context.vmetadata.root) / keys.split_files(diamond.repo, diamond.id, split, info.index)
+    [reference] = splits(datamon, diamond)[split].lists
+    folder = keys.split_folder(diamond.repo, diamond.id, split)
+    path = Path(datamon.context.vmetadata.root) / keys.uploaded_list(folder, reference.index)
     right = path.read_bytes()
     path.write_bytes(right.replace(b'"a"', b'"b"'))
     with pytest.raises(CorruptObject, match="do not match the digest"):
@@ -185,8 +191,8 @@ async def test_a_commit_that_fails_leaves_its_reason_and_nothing_else(datamon, d
     assert bundles(datamon, diamond) == []
     assert await datamon.labels.list(diamond.repo) == []
     [given_up] = datamon.context.metadata.keys(keys.bundles(diamond.repo))
-    assert datamon.context.metadata.get(given_up) == catalog.GIVEN_UP
-    assert catalog.newest_bundle(datamon.context, RepoName(diamond.repo)) is None
+    assert datamon.context.metadata.get(given_up) == GIVEN_UP
+    assert newest_bundle(datamon.context, RepoName(diamond.repo)) is None
 
     path.write_bytes(right)
     bundle = await diamond.commit("m")
@@ -299,7 +305,7 @@ async def test_bundles_of_one_second_are_listed_in_the_order_they_were_made(data
     await asyncio.gather(*(add(diamond, files("p", {"a": "1"})) for diamond in opened))
     made = [(await diamond.commit("m")).bundle for diamond in opened]
     assert [bundle.id for bundle in bundles(datamon, opened[0])] == made
-    assert catalog.newest_bundle(datamon.context, RepoName(repo)) == made[-1]
+    assert newest_bundle(datamon.context, RepoName(repo)) == made[-1]
 
 
 async def test_twenty_diamonds_at_once_do_not_disturb_each_other(datamon, repo, files, tmp_path):
@@ -309,8 +315,8 @@ async def test_twenty_diamonds_at_once_do_not_disturb_each_other(datamon, repo, 
         return (await diamond.commit(f"{number}", ConflictMode.FORBID)).bundle
 
     made = await asyncio.gather(*map(one, range(20)))
-    found = {bundle.id: bundle for bundle in catalog.bundles(datamon.context, RepoName(repo))}
+    found = {bundle.id: bundle for bundle in list_bundles(datamon.context, RepoName(repo))}
     assert set(found) == set(made)
     assert {bundle.files for bundle in found.values()} == {2}
-    download(datamon.context, found[made[7]], tmp_path / "out", Wanted())
+    download(BundleReader(datamon.context, found[made[7]]), tmp_path / "out", Selection())
     assert tree(tmp_path / "out") == {"same name": "content 7", "own 7": "x"}

@@ -7,11 +7,18 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import CancelledError
 from temporalio.service import RPCError
 
-from datamon import catalog, keys
-from datamon.errors import AlreadyExists, DatamonError, NotFound, NothingToCommit, SplitFailed, WrongState
-from datamon.ids import DiamondId, RepoName, new_id
-from datamon.model import ConflictMode, Contributor, Diamond, DiamondState, Order, SplitState
-from starter.client import Split, SplitOptions
+from datamon.core.contributors import Contributor
+from datamon.core.errors import AlreadyExists, DatamonError, NotFound, NothingToCommit, SplitFailed, WrongState
+from datamon.core.ids import DiamondId, RepoName, new_id
+from datamon.diamonds.catalog import get_diamond
+from datamon.diamonds.model import Diamond, DiamondState, SplitState
+from datamon.merge.modes import ConflictMode, Order
+from datamon.starter.client import Split, SplitOptions
+from datamon.stores import keys
+from datamon.stores.published import publish
+from datamon.workflows.common.options import Options
+from datamon.workflows.diamonds.diamond import DiamondWorkflow
+from datamon.workflows.diamonds.messages import CommitAnswer, CommitRequest
 from tests.workflow.helpers import (
     NOBODY,
     add_started,
@@ -23,8 +30,6 @@ from tests.workflow.helpers import (
     splits,
     until,
 )
-from workflows.diamond import DiamondWorkflow
-from workflows.messages import CommitAnswer, CommitRequest, Options
 
 
 @pytest.fixture
@@ -88,8 +93,8 @@ async def test_a_commit_leaves_running_splits_out_and_stops_them(datamon, diamon
     stopped = splits(datamon, diamond)[slow]
     assert (stopped.state, stopped.reason) == (SplitState.FAILED, bundle.left_out[0].reason)
     [published] = bundles(datamon, diamond)
-    assert published.diamond.left_out == bundle.left_out
-    assert len(published.diamond.splits) == 1
+    assert published.origin.left_out == bundle.left_out
+    assert len(published.origin.splits) == 1
 
 
 async def test_a_commit_can_wait_for_splits_that_are_not_even_added_yet(datamon, diamond, files):
@@ -149,7 +154,7 @@ async def test_a_failed_commit_can_be_followed_by_a_good_one(datamon, diamond, f
         await diamond.commit("m", ConflictMode.FORBID)
     assert bundles(datamon, diamond) == []
     assert list(datamon.context.metadata.keys(f"bundles/{diamond.repo}/")) == []
-    published = catalog.get_diamond(datamon.context, diamond.repo, diamond.id)
+    published = get_diamond(datamon.context, diamond.repo, diamond.id)
     assert (published.state, published.revision) == (DiamondState.INITIALIZED, 3)
     bundle = await diamond.commit("m", ConflictMode.CHECKPOINTS, Order.ADDED)
     [made] = bundles(datamon, diamond)
@@ -164,7 +169,7 @@ async def test_cancel_stops_running_splits_and_waits_for_them(datamon, diamond, 
     found = splits(datamon, diamond)
     assert {found[split].state for split in running} == {SplitState.FAILED}
     assert {found[split].reason for split in running} == {"enough"}
-    published = catalog.get_diamond(datamon.context, diamond.repo, diamond.id)
+    published = get_diamond(datamon.context, diamond.repo, diamond.id)
     assert published.state is DiamondState.CANCELED
     assert published.ended is not None
     assert (await diamond.handle.result()).state is DiamondState.CANCELED
@@ -178,7 +183,7 @@ async def test_the_cancel_button_does_the_same(datamon, diamond):
     assert isinstance(ended.value.cause, CancelledError)
     assert (await diamond.handle.describe()).status is WorkflowExecutionStatus.CANCELED
     assert splits(datamon, diamond)[split].reason == "pressed by an operator"
-    assert catalog.get_diamond(datamon.context, diamond.repo, diamond.id).state is DiamondState.CANCELED
+    assert get_diamond(datamon.context, diamond.repo, diamond.id).state is DiamondState.CANCELED
 
 
 async def test_signals_by_hand_as_from_the_web_ui(datamon, diamond, files):
@@ -327,10 +332,10 @@ async def test_an_id_that_only_the_store_remembers_is_refused(datamon, repo):
         updated="2020-01-01T00:00:00.000000000Z",
         revision=3,
     )
-    catalog.publish(datamon.context.vmetadata, keys.diamond(old.repo, old.id), old)
+    publish(datamon.context.vmetadata, keys.diamond(old.repo, old.id), old)
     with pytest.raises(AlreadyExists, match="diamond 'old'"):
         await datamon.diamonds.initialize(repo, "old")
-    assert catalog.get_diamond(datamon.context, old.repo, old.id) == old
+    assert get_diamond(datamon.context, old.repo, old.id) == old
 
 
 async def test_the_web_ui_is_told_the_story(datamon, diamond, files):

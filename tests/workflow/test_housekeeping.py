@@ -5,14 +5,17 @@ from datetime import timedelta
 
 import pytest
 
-from datamon import catalog, keys
-from datamon.errors import AlreadyExists, BadUsage, NotFound
-from datamon.housekeeping import Verdict
-from datamon.model import DiamondState
+from datamon.bundles.catalog import get_bundle
+from datamon.core.errors import AlreadyExists, BadUsage, NotFound
+from datamon.diamonds.catalog import list_diamonds
+from datamon.diamonds.findings import Verdict
+from datamon.diamonds.model import DiamondState
+from datamon.starter.advice import sentence
+from datamon.stores import keys
+from datamon.workflows.common.names import HOUSEKEEPING
+from datamon.workflows.housekeeping import HousekeepingWorkflow
 from tests.workflow.helpers import add_started, splits, until
 from tests.workflow.server import private_server
-from workflows.janitor import JanitorWorkflow
-from workflows.names import JANITOR
 
 NOW, LATER = timedelta(0), timedelta(days=7)
 
@@ -38,8 +41,8 @@ async def test_a_round_of_housekeeping(tmp_path, files, spark):
         await canceled.cancel()
         running = await made(datamon, "open", path)
         slow = await add_started(running)
-        [info] = catalog.get_bundle(context, "r", kept[1]).lists
-        context.metadata.delete(keys.bundle_files("r", kept[1], info.index))
+        [reference] = get_bundle(context, "r", kept[1]).lists
+        context.metadata.delete(keys.file_list(reference.digest))
 
         young = await datamon.housekeeping.run(LATER)
         assert (young.repos, young.removed, young.findings) == (2, 0, [])
@@ -53,16 +56,16 @@ async def test_a_round_of_housekeeping(tmp_path, files, spark):
         }
         assert verdicts(looked) == expected
         assert (looked.removed, looked.objects, looked.kept, looked.abandoned) == (2, 0, 1, 1)
-        assert [d.id for d in catalog.diamonds(context, "r")] == ["damaged", "done", "open"], "shown until then"
+        assert [d.id for d in list_diamonds(context, "r")] == ["damaged", "done", "open"], "shown until then"
 
         report = await datamon.housekeeping.run(NOW, LATER)
         assert (report.repos, report.removed, report.kept, report.abandoned, report.failures) == (2, 2, 1, 0, {})
         [damage] = [finding for finding in report.findings if finding.verdict is Verdict.KEEP]
         assert f"its bundle {kept[1]} is not complete" in damage.note
-        assert [d.id for d in catalog.diamonds(context, "r")] == ["damaged", "open"]
+        assert [d.id for d in list_diamonds(context, "r")] == ["damaged", "open"]
         assert list(context.vmetadata.keys(keys.diamond_folder("r", "done"))) == []
         assert list(context.vmetadata.keys(keys.diamonds("other"))) == []
-        assert catalog.get_bundle(context, "r", kept[0]).files == 1, "the bundle stays"
+        assert get_bundle(context, "r", kept[0]).files == 1, "the bundle stays"
         assert splits(datamon, running)[slow].state == "running"
         assert (await running.status()).state is DiamondState.INITIALIZED
 
@@ -76,8 +79,9 @@ async def test_a_round_of_housekeeping(tmp_path, files, spark):
 async def test_a_schedule(tmp_path, files, spark):
     async with private_server(tmp_path, spark) as datamon:
         housekeeping = datamon.housekeeping
-        with pytest.raises(NotFound, match="datamon housekeeping schedule"):
+        with pytest.raises(NotFound, match="there is no schedule 'housekeeping'") as missing:
             await housekeeping.scheduled()
+        assert "datamon housekeeping schedule" in sentence(missing.value)
         with pytest.raises(BadUsage, match="'whenever' is not a schedule"):
             await housekeeping.schedule("whenever")
         weekly = await housekeeping.schedule()
@@ -86,14 +90,14 @@ async def test_a_schedule(tmp_path, files, spark):
         assert (daily.cron, daily.older_than_seconds) == ("0 4 * * *", 0)
         canceled = await made(datamon, "canceled")
         await canceled.cancel()
-        await datamon.client.get_schedule_handle(JANITOR).trigger()
+        await datamon.client.get_schedule_handle(HOUSEKEEPING).trigger()
 
         async def ended():
-            query = f"WorkflowType = '{JanitorWorkflow.__name__}' AND ExecutionStatus = 'Completed'"
+            query = f"WorkflowType = '{HousekeepingWorkflow.__name__}' AND ExecutionStatus = 'Completed'"
             return [found.id async for found in datamon.client.list_workflows(query)]
 
         await asyncio.wait_for(until(ended), 60)
-        assert list(catalog.diamonds(datamon.context, "r")) == []
+        assert list(list_diamonds(datamon.context, "r")) == []
         await housekeeping.unschedule()
         with pytest.raises(NotFound):
             await housekeeping.unschedule()
@@ -108,5 +112,5 @@ async def test_many_repos_cross_continue_as_new(tmp_path, spark):
         report = await datamon.housekeeping.run(NOW)
         assert report.repos == 41
         assert list(report.failures) == ["repo-20"]
-        runs = [run async for run in datamon.client.list_workflows(f"WorkflowId = '{JANITOR}'")]
+        runs = [run async for run in datamon.client.list_workflows(f"WorkflowId = '{HOUSEKEEPING}'")]
         assert len(runs) > 1

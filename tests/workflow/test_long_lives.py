@@ -2,12 +2,14 @@
 
 import asyncio
 
-from datamon import catalog
-from datamon.ids import new_id
-from datamon.model import Contributor
+from datamon.bundles.catalog import list_bundles
+from datamon.core.contributors import Contributor
+from datamon.core.ids import new_id
+from datamon.sources.source import Source
+from datamon.workflows.common.options import Options
+from datamon.workflows.diamonds.diamond import DiamondWorkflow
+from datamon.workflows.diamonds.messages import AddSplit
 from tests.workflow.server import private_server
-from workflows.diamond import DiamondWorkflow
-from workflows.messages import AddSplit, Options
 
 EVENTS = 45  # instead of 4,096
 
@@ -22,9 +24,9 @@ async def test_nothing_is_lost_when_the_workflow_continues_as_new(tmp_path, file
             await diamond.add_all(paths)
         bundle = await commit
         assert (bundle.files, bundle.conflicts, bundle.left_out) == (count + 1, 0, [])
-        [made] = catalog.bundles(datamon.context, diamond.repo)
-        assert [split.position for split in made.diamond.splits] == list(range(1, count + 1))
-        assert {split.generation for split in made.diamond.splits} == {1}
+        [made] = list_bundles(datamon.context, diamond.repo)
+        assert [split.position for split in made.origin.splits] == list(range(1, count + 1))
+        assert {split.generation for split in made.origin.splits} == {1}
         runs = [run async for run in datamon.client.list_workflows(f"WorkflowId = '{diamond.handle.id}'")]
         assert len(runs) > 3
 
@@ -34,7 +36,7 @@ async def test_a_split_terminated_behind_the_back_of_a_continued_diamond_is_noti
     async with private_server(tmp_path, spark, EVENTS) as datamon:
         options = Options(probe_seconds=0.5)
         diamond = await datamon.diamonds.initialize("r", options=options)
-        add = AddSplit("slow", new_id(), "/nowhere", "datamon@nobody", "nobody", Contributor("Ada"))
+        add = AddSplit("slow", new_id(), Source("/nowhere"), "datamon@nobody", "nobody", Contributor("Ada"))
         await diamond.handle.signal(DiamondWorkflow.add, [add])
         first = (await diamond.handle.describe()).run_id
         while (await diamond.handle.describe()).run_id == first:

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio.worker import UnsandboxedWorkflowRunner
 
-from datamon import catalog
-from datamon.model import SplitState
+from datamon.diamonds.catalog import list_splits
+from datamon.diamonds.model import SplitState
+from datamon.workflows.common.options import Options
 from tests.workflow.helpers import bundles, until
 from tests.workflow.server import private_server, time_skipping_server
-from workflows.messages import Options
 
 WINDOW = 50
 EVENTS = 1_200  # instead of 4,096, so that the diamond continues as new all the more often
@@ -27,20 +27,20 @@ async def test_more_than_a_thousand_splits(tmp_path, spark, files):
         splits += [await diamond.add(empty) for _ in range(30)]
         waiting = asyncio.gather(*(split.result() for split in splits[::10]))  # as a program would: all at once
         ids = {split.id for split in splits}
-        at_once = 0
+        running_at_once = 0
         while not commit.done():
             status = await diamond.status()
-            at_once = max(at_once, status.splits[SplitState.RUNNING] - status.waiting)
+            running_at_once = max(running_at_once, status.splits[SplitState.RUNNING] - status.waiting)
             await asyncio.wait([commit], timeout=1)
         answer = await commit
         assert answer.left_out == []
         assert len(await waiting) == 102
         [made] = bundles(datamon, diamond)
-        assert {split.id for split in made.diamond.splits} == ids
-        assert [split.position for split in made.diamond.splits] == list(range(1, 1_021))
-        assert {split.generation for split in made.diamond.splits} == {1}
-        assert len(list(catalog.splits(datamon.context, "r", diamond.id))) == 1_020
-        assert 1 < at_once <= WINDOW
+        assert {split.id for split in made.origin.splits} == ids
+        assert [split.position for split in made.origin.splits] == list(range(1, 1_021))
+        assert {split.generation for split in made.origin.splits} == {1}
+        assert len(list(list_splits(datamon.context, "r", diamond.id))) == 1_020
+        assert 1 < running_at_once <= WINDOW
         runs = [run async for run in datamon.client.list_workflows(f"WorkflowId = '{diamond.handle.id}'")]
         assert len(runs) > 4
 

@@ -12,10 +12,10 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowUpdateFailedErro
 from temporalio.common import RawValue
 from temporalio.service import RPCError
 
-from datamon.errors import CorruptObject, SplitFailed
+from datamon.core.errors import CorruptObject, SplitFailed
+from datamon.workflows.common.options import Options
 from tests.workflow.helpers import add_started, bundles, until
 from tests.workflow.server import private_server
-from workflows.messages import Options
 
 LONG = "x" * 5_000
 PATH = {"path": "/p", "host": "nobody"}
@@ -157,7 +157,7 @@ async def test_who_says_that_a_split_is_done_makes_no_bundle_of_it(datamon, diam
     """The store knows better: the commit is refused, and the diamond can be canceled."""
     split = await add_started(diamond)
     await diamond.handle.signal("split_changed", {"split": split, "generation": 1, "state": "done", "files": 7})
-    with pytest.raises(CorruptObject, match="`state` is running, but the diamond was told it is done"):
+    with pytest.raises(CorruptObject, match="`state` is running, but the diamond knows it as done"):
         await diamond.commit("m")
     assert bundles(datamon, diamond) == []
     await diamond.cancel("a liar")
@@ -173,8 +173,8 @@ async def test_no_message_stops_a_split(diamond):
         if words in (["a", "b"],) or isinstance(words[:1] and words[0], RawValue):  # not understood: it goes on
             assert await handle.query("state") == "running"
             await handle.signal("stop", "enough")
-        why = await failure_of(diamond, split)
-        assert "told to stop" in why or why in {"enough", "?"} or (why and why in LONG)
+        reason = await failure_of(diamond, split)
+        assert "told to stop" in reason or reason in {"enough", "?"} or (reason and reason in LONG)
         assert await failed_tasks(handle) == []
 
 

@@ -3,12 +3,15 @@
 import asyncio
 
 import pytest
+from blake3 import blake3
 
-from datamon import catalog, descriptors, keys
-from datamon.errors import Failed, SplitFailed, StaleWrite, WrongState
-from datamon.ids import BundleId
-from datamon.model import DiamondState, SplitState
-from starter.client import SplitOptions
+from datamon.bundles.catalog import GIVEN_UP, publish_bundle
+from datamon.core.errors import Failed, SplitFailed, StaleWrite, WrongState
+from datamon.core.ids import BundleId, RepoName
+from datamon.diamonds.model import DiamondState, SplitState
+from datamon.starter.advice import sentence
+from datamon.starter.client import SplitOptions
+from datamon.stores import descriptors, keys
 from tests.workflow.helpers import add_started, bundles, published, splits, until
 from tests.workflow.server import private_server
 
@@ -30,8 +33,9 @@ async def test_the_database_is_lost_and_the_diamond_goes_on(tmp_path, files, spa
 
     async with private_server(tmp_path, spark) as datamon:
         lost = datamon.diamonds.get("r", "lost")
-        with pytest.raises(Failed, match="has no workflow for it; if this is the right server, take it up with"):
+        with pytest.raises(Failed, match="has no workflow for it") as refused:
             await lost.commit("m")
+        assert "if this is the right server, take it up with `datamon diamond recover`" in sentence(refused.value)
         with pytest.raises(WrongState, match="opened on another Temporal server or namespace, and may go on there"):
             await datamon.diamonds.recover("r", "lost")
         diamond = await datamon.diamonds.recover("r", "lost", server_lost=True)
@@ -49,8 +53,8 @@ async def test_the_database_is_lost_and_the_diamond_goes_on(tmp_path, files, spa
         bundle = await diamond.commit("m")
         assert (bundle.files, bundle.conflicts) == (4, 1)
         [made] = bundles(datamon, diamond)
-        assert [split.position for split in made.diamond.splits] == [1, 2, 5], "those of before, then the new one"
-        assert [(left.id, left.state) for left in made.diamond.left_out] == [("failed", SplitState.FAILED)]
+        assert [split.position for split in made.origin.splits] == [1, 2, 5], "those of before, then the new one"
+        assert [(left.id, left.state) for left in made.origin.left_out] == [("failed", SplitState.FAILED)]
         with pytest.raises(WrongState, match="there is nothing to recover"):
             await datamon.diamonds.recover("r", "lost")
 
@@ -86,7 +90,8 @@ async def test_a_commit_that_was_lost_with_its_server_never_comes_back(datamon, 
     await (await diamond.add(files("p", {"a": "1"}))).result()
     await lose(datamon, diamond, state=DiamondState.COMMITTING, making=BundleId("half-made"), revision=2)
     context = datamon.context
-    context.metadata.create(keys.bundle_files(repo, BundleId("half-made"), "00000-000"), b"a list of the lost commit")
+    written = keys.file_list(blake3(repo.encode()).hexdigest())
+    context.metadata.create(written, b"a list of the lost commit")
 
     await datamon.diamonds.recover(repo, diamond.id)
     found = published(datamon, diamond)
@@ -96,8 +101,9 @@ async def test_a_commit_that_was_lost_with_its_server_never_comes_back(datamon, 
     [made] = bundles(datamon, diamond)
     late = type(made)(**{name: getattr(made, name) for name in made.__slots__} | {"id": BundleId("half-made")})
     with pytest.raises(StaleWrite):
-        catalog.publish_bundle(context, late)
-    assert list(context.metadata.keys(keys.bundle_lists(repo, BundleId("half-made")))) == []
+        publish_bundle(context, RepoName(repo), late)
+    assert context.metadata.get(keys.bundle(RepoName(repo), BundleId("half-made"))) == GIVEN_UP
+    assert context.metadata.get(written) == b"a list of the lost commit", "another bundle may have found it"
 
 
 async def test_a_commit_that_had_made_its_bundle_is_done(datamon, repo, files):
@@ -145,8 +151,9 @@ async def test_whoever_went_before_is_shut_out(datamon, repo, files):
     with pytest.raises(SplitFailed, match="has moved on; this write came too late"):
         await late.result()
     assert late.id not in splits(datamon, diamond)
-    with pytest.raises(Failed, match="take it up with"):
+    with pytest.raises(Failed, match="has no workflow for it") as refused:
         await diamond.commit("m")
+    assert "take it up with" in sentence(refused.value)
     assert bundles(datamon, diamond) == []
 
     async def ended():

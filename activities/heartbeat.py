@@ -1,0 +1,30 @@
+"""Heartbeats while an activity works."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+INTERVAL = 0.5  # seconds; calling often is cheap, for the worker throttles what it sends
+
+
+@contextmanager
+def heartbeating(heartbeat: Callable[[], None]) -> Iterator[None]:
+    """Call `heartbeat` on a thread of its own, at once and again and again, until the block ends."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(INTERVAL):
+            heartbeat()
+
+    heartbeat()
+    context = contextvars.copy_context()  # a heartbeat knows its activity by context
+    thread = threading.Thread(target=context.run, args=(repeat,), name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

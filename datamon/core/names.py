@@ -1,0 +1,123 @@
+"""File names: which are legal, and the order they stand in.
+
+Names are compared component by component. `sort_key(name)` is a string that sorts so: it puts NUL, which no name may
+contain, in the place of `/`. In that order a file stands right before everything below it:
+
+    x   x/a   x/b/c   x-1   y
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_NAME_BYTES = 1024
+_LAST = chr(0x10FFFF)
+RESERVED = frozenset({".datamon", ".conflicts", ".checkpoints"})
+
+
+def name_problem(name: str, max_bytes: int = MAX_NAME_BYTES) -> str | None:
+    """What is wrong with a file name, or None."""
+    if name.isascii() and len(name) <= max_bytes and _is_plain(f"/{name}/"):  # nearly all are
+        return None
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    if len(encoded) > max_bytes:
+        return f"its name is longer than {max_bytes} bytes"
+    if "\0" in name:
+        return "its name contains a NUL"
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        return "its name is not a plain relative path"
+    return None
+
+
+def _is_plain(name: str) -> bool:
+    """Whether an ASCII name between slashes is legal at first sight."""
+    return "//" not in name and "/." not in name and "\0" not in name
+
+
+def sort_key(name: str) -> str:
+    """The key that names are sorted by."""
+    return name.replace("/", "\0")
+
+
+def ancestors(key: str) -> Iterator[str]:
+    """The sort keys of the folders above, from the top."""
+    end = key.find("\0")
+    while end >= 0:
+        yield key[:end]
+        end = key.find("\0", end + 1)
+
+
+def is_below(key: str, ancestor: str) -> bool:
+    """Whether the first sort key lies in the folder that the second one names."""
+    return key.startswith(ancestor) and key[len(ancestor) : len(ancestor) + 1] == "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class NameRange:
+    """The names whose sort key k has `start <= k < stop`; a `stop` of None is the end."""
+
+    start: str = ""
+    stop: str | None = None
+
+    def holds(self, key: str) -> bool:
+        """Whether the name with this sort key is in the range."""
+        return self.start <= key and (self.stop is None or key < self.stop)
+
+    def contains(self, names: NameRange) -> bool:
+        """Whether another range lies in this one."""
+        ends = self.stop is None or (names.stop is not None and names.stop <= self.stop)
+        return self.start <= names.start and ends
+
+    def meets(self, first: str, last: str) -> bool:
+        """Whether any sort key from first to last, both included, can be in the range."""
+        return self.start <= last and (self.stop is None or first < self.stop)
+
+
+EVERYTHING = NameRange()
+
+
+def only_name(key: str) -> NameRange:
+    """The one name with this sort key."""
+    return NameRange(key, key + "\0")
+
+
+def inside_folder(key: str) -> NameRange:
+    """Everything in the folder with this sort key."""
+    return NameRange(key + "\0", key + "\1")
+
+
+# What a regular expression begins with, if it means just that: characters, and others that a backslash makes plain.
+_PLAIN = re.compile(r"(?:\^|\\A)((?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s])*)([*?{+]?)")
+
+_NO_SYNTAX = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)  # what is escaped, and sets of characters
+
+
+def range_of_pattern(pattern: str) -> NameRange:
+    """The range of the names in which a regular expression can be found: `^2026/03/.*csv` leads to one folder."""
+    match = _PLAIN.match(pattern)
+    if match is None or "(?#" in pattern or _has_alternatives(pattern):
+        return EVERYTHING
+    prefix = re.sub(r"\\(.)", r"\1", match[1])
+    return with_prefix(prefix[:-1] if match[2] else prefix)
+
+
+def _has_alternatives(pattern: str) -> bool:
+    """Whether there is a `|` outside of all groups, so that a match need not begin as the pattern does."""
+    depth = 0
+    for char in _NO_SYNTAX.sub("", pattern):
+        depth += (char == "(") - (char == ")")
+        if char == "|" and depth == 0:
+            return True
+    return False
+
+
+def with_prefix(prefix: str) -> NameRange:
+    """Every name that starts with this text."""
+    start = sort_key(prefix)
+    head = start.rstrip(_LAST)
+    return NameRange(start, head[:-1] + chr(ord(head[-1]) + 1) if head else None)

@@ -1,0 +1,134 @@
+"""What a diamond and a split are, and which states may follow which.
+
+    diamond   initialized -> committing -> done          committing -> initialized  (a commit that failed)
+              initialized -> canceling -> canceled
+    split     running -> done | failed                   running, failed -> running (added again)
+
+These dataclasses are the descriptors in the store, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Self
+
+from datamon.core.contributors import Contributor
+from datamon.core.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.core.states import State
+from datamon.lists.reference import ListRef
+from datamon.merge.modes import ConflictMode
+
+
+class DiamondState(State):
+    """Where a diamond stands."""
+
+    INITIALIZED = "initialized"
+    COMMITTING = "committing"
+    DONE = "done"
+    CANCELING = "canceling"
+    CANCELED = "canceled"
+
+    @classmethod
+    @cache
+    def _arrows(cls) -> Mapping[Self, frozenset[Self]]:
+        return {
+            cls.INITIALIZED: frozenset({cls.COMMITTING, cls.CANCELING}),
+            cls.COMMITTING: frozenset({cls.DONE, cls.INITIALIZED}),
+            cls.DONE: frozenset(),
+            cls.CANCELING: frozenset({cls.CANCELED}),
+            cls.CANCELED: frozenset(),
+        }
+
+
+class SplitState(State):
+    """Where a split stands."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+    @classmethod
+    @cache
+    def _arrows(cls) -> Mapping[Self, frozenset[Self]]:
+        return {
+            cls.RUNNING: frozenset({cls.DONE, cls.FAILED, cls.RUNNING}),
+            cls.FAILED: frozenset({cls.RUNNING}),
+            cls.DONE: frozenset(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdReservation:
+    """The record that a diamond's id is taken. It stays when all else of the diamond is removed."""
+
+    id: DiamondId
+    repo: RepoName
+    contributor: Contributor
+    created: str
+    version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diamond:
+    """The making of one bundle by many uploads, as published. A higher revision is newer."""
+
+    id: DiamondId
+    repo: RepoName
+    state: DiamondState
+    contributor: Contributor
+    created: str
+    updated: str
+    revision: int
+    tag: str = ""
+    mode: ConflictMode | None = None
+    ended: str | None = None
+    making: BundleId | None = None  # the bundle that the commit under way will make, unless it fails
+    label: str = ""  # what that commit is to label it with
+    bundle: BundleId | None = None
+    splits: dict[SplitState, int] = field(default_factory=dict)
+    reason: str = ""  # why the last commit failed
+    server: str = ""  # which Temporal namespace its workflow is in
+    epoch: str = ""  # who took it up last, after it was lost; splits of before count no more
+    version: int = 1
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Which of two descriptors of one diamond is the newer one."""
+        return 0, self.revision
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Split:
+    """One upload into a diamond, as published. A higher (generation, revision) is newer."""
+
+    id: SplitId
+    diamond: DiamondId
+    repo: RepoName
+    state: SplitState
+    generation: int
+    revision: int
+    tag: str
+    contributor: Contributor
+    host: str
+    source: str
+    created: str
+    started: str | None  # None if it never got its turn
+    position: int = 0  # among the adds of its diamond
+    ended: str | None = None
+    files: int = 0
+    bytes: int = 0
+    stored: int = 0  # bytes that were new to the store
+    skipped: int = 0
+    attempts: int = 0
+    reason: str = ""
+    plan: str = ""
+    epoch: str = ""  # of its diamond, when it was started
+    lists: list[ListRef] = field(default_factory=list)
+    version: int = 1
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Which of two descriptors of one split is the newer one."""
+        return self.generation, self.revision

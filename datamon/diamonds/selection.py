@@ -1,0 +1,58 @@
+"""Which splits a commit takes, which it leaves out and why, and whether they are enough. Only here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from datamon.bundles.model import LeftOut, TakenSplit
+from datamon.core.errors import NothingToCommit
+from datamon.core.ids import DiamondId, SplitId
+from datamon.diamonds.model import SplitState
+
+STILL_RUNNING = "it is still running"
+
+
+class SplitOutcome(Protocol):
+    """As much as there is to know of a split."""
+
+    @property
+    def state(self) -> SplitState | None:
+        """Where it stands."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """Of its newest run."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Among the adds of its diamond."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it failed."""
+        ...
+
+
+def taken_splits(splits: Iterable[tuple[SplitId, SplitOutcome]]) -> list[TakenSplit]:
+    """The splits that a commit takes: those that are done."""
+    return [TakenSplit(name, one.generation, one.position) for name, one in splits if one.state is SplitState.DONE]
+
+
+def left_out_splits(splits: Iterable[tuple[SplitId, SplitOutcome]]) -> list[LeftOut]:
+    """The splits that a commit does not take, and why."""
+    return [
+        LeftOut(name, one.state, one.reason or (STILL_RUNNING if one.state is SplitState.RUNNING else ""))
+        for name, one in splits
+        if one.state is not None and one.state is not SplitState.DONE
+    ]
+
+
+def check_enough(diamond: DiamondId, counts: Mapping[SplitState, int], needed: int | None) -> None:
+    """NothingToCommit, if fewer splits are done than it takes: one, or as many as the caller said."""
+    done, running, failed = (counts.get(state, 0) for state in (SplitState.DONE, SplitState.RUNNING, SplitState.FAILED))
+    if done < max(1, needed or 1):
+        raise NothingToCommit(diamond, done, running, failed, max(1, needed or 1))

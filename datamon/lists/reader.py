@@ -1,0 +1,200 @@
+"""Reading file lists. Only what is asked for is read, and all of that is verified."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Self
+
+from blake3 import blake3
+
+from datamon.content.entry import Entry
+from datamon.core.errors import CorruptObject
+from datamon.core.names import EVERYTHING, NameRange, only_name
+from datamon.lists.format import (
+    BETWEEN,
+    CLOSE,
+    END_OF_HEAD,
+    MAX_HEAD,
+    OPEN,
+    Deletion,
+    Head,
+    RawBlock,
+    Rows,
+    decode_entries,
+    decode_rows,
+    decode_timestamp,
+    identity_of,
+    no_rows,
+)
+from datamon.lists.reference import ListRef
+from datamon.stores.protocol import ObjectStore
+
+RECENT_HEADS = 128  # that a process remembers, at most 100 kB each
+
+Get = Callable[[int, int | None], bytes]
+"""Reads bytes of an object: from where, and how many."""
+
+_recent: dict[str, Head] = {}  # by digest: the tasks of one process open the same lists again and again
+
+
+def _remember(digest: str, head: Head) -> None:
+    if len(_recent) >= RECENT_HEADS:
+        _recent.clear()  # simple, and safe on many threads
+    _recent[digest] = head
+
+
+class FileList:
+    """A file list that somebody vouches for by a reference."""
+
+    def __init__(self, key: str, reference: ListRef, get: Get) -> None:
+        self.key, self.reference, self._get = key, reference, get
+        self._head: Head | None = None
+
+    @classmethod
+    def stored(cls, store: ObjectStore, key: str, reference: ListRef) -> Self:
+        """A list in a store."""
+        return cls(key, reference, lambda start, length: store.get(key, start, length))
+
+    @classmethod
+    def in_memory(cls, key: str, reference: ListRef, body: bytes) -> Self:
+        """A list whose bytes are here."""
+        return cls(key, reference, lambda start, length: body[start : None if length is None else start + length])
+
+    @property
+    def head(self) -> Head:
+        """What stands before the blocks."""
+        if self._head is None:
+            self._head = _recent.get(self.reference.digest) or self._read_head()
+        return self._head
+
+    def entries(self, names: NameRange = EVERYTHING) -> list[Entry | Deletion]:
+        """The entries in a range of names, in order."""
+        return decode_entries(self.key, self.rows(names))
+
+    def entries_gradually(self, names: NameRange = EVERYTHING) -> Iterator[Entry | Deletion]:
+        """The same, read as far as they are used: a block at first, and then twice as many each time."""
+        start, stop = self.head.around(names)
+        count = 1
+        while start < stop:
+            raws = self.read_blocks(start, min(stop, start + count))
+            rows = decode_rows(self.key, [raw.entries for raw in raws], [raw.places for raw in raws])
+            yield from decode_entries(self.key, cut(rows, names))
+            start, count = start + count, 2 * count
+
+    def rows(self, names: NameRange = EVERYTHING) -> Rows:
+        """The same as rows."""
+        raws = self.read_blocks(*self.head.around(names))
+        if not raws:
+            return no_rows()
+        rows = decode_rows(self.key, [raw.entries for raw in raws], [raw.places for raw in raws])
+        return cut(rows, names)
+
+    def latest(self, names: NameRange) -> int | None:
+        """The greatest timestamp of a file in a range of names. Of the blocks that lie inside, the head knows it."""
+        start, stop = self.head.around(names)
+        if start >= stop:
+            return None
+        inside = [block.latest for block in self.head.blocks[start + 1 : stop - 1] if block.count > block.deletions]
+        for number in {start, stop - 1}:
+            for raw in self.read_blocks(number, number + 1):
+                rows = cut(raw.rows(), names)
+                files = (place for row, place in zip(rows.summaries, rows.places, strict=True) if not row.deleted)
+                inside += (decode_timestamp(self.key, place) for place in files)
+        return max(inside, default=None)
+
+    def find(self, key: str) -> Rows:
+        """The row with a sort key, if there is one."""
+        return self.rows(only_name(key))
+
+    def last_before(self, key: str) -> Rows:
+        """The last row before a sort key; none where the list holds the key itself, or nothing before it."""
+        number = bisect_left(self.head.firsts, key)
+        if number == 0 or key in self.head.firsts[number : number + 1]:
+            return no_rows()
+        [raw] = self.read_blocks(number - 1, number)
+        rows = raw.rows()
+        keys = rows.keys()
+        position = bisect_left(keys, key)
+        if key in keys[position : position + 1]:
+            return no_rows()
+        if position == 0:
+            raise CorruptObject(self.key, "`index`: a block does not begin with its `first`")
+        return rows[position - 1 : position]
+
+    def read_blocks(self, start: int, stop: int) -> list[RawBlock]:
+        """Some blocks as they are stored, verified. They are read at once."""
+        if start >= stop:
+            return []
+        offsets = self.head.offsets
+        return self._verified(self._get(offsets[start], offsets[stop] - offsets[start]), start, stop)
+
+    def read_all(self) -> list[RawBlock]:
+        """All blocks, once every byte of the list is seen to be right."""
+        body = self._get(0, None)
+        self._head = self._parse_head(body[: self.reference.head])
+        end = self.head.offsets[-1]
+        if len(body) != end:
+            raise CorruptObject(self.key, f"it has {len(body)} bytes, and its head says {end}")
+        return self._verified(body[self.head.offsets[0] :], 0, len(self.head.blocks))
+
+    def _verified(self, body: bytes, start: int, stop: int) -> list[RawBlock]:
+        raws: list[RawBlock] = []
+        offsets = self.head.offsets
+        for block, offset in zip(self.head.blocks[start:stop], offsets[start:stop], strict=True):
+            at = offset - offsets[start] + len(OPEN)
+            middle = at + block.entries
+            end = middle + len(BETWEEN) + block.places
+            raw = RawBlock(block, body[at:middle], body[middle + len(BETWEEN) : end], self.key)
+            self._check(raw.entries, block.identity)
+            self._check(raw.places, block.digest)
+            around = (body[at - len(OPEN) : at], body[middle : middle + len(BETWEEN)], body[end : end + len(CLOSE)])
+            if around != (OPEN, BETWEEN, CLOSE) or raw.entries[-2:] != b",\n" or raw.places[-2:] != b",\n":
+                raise CorruptObject(self.key, "`blocks`: a block does not begin or end as it should")
+            raws.append(raw)
+        return raws
+
+    def _read_head(self) -> Head:
+        if not 0 < self.reference.head <= MAX_HEAD:
+            raise CorruptObject(self.key, f"its descriptor says that its head has {self.reference.head} bytes")
+        return self._parse_head(self._get(0, self.reference.head))
+
+    def _parse_head(self, body: bytes) -> Head:
+        self._check(body, self.reference.digest)
+        head = Head(self.key, body)
+        if self.reference.identity and self.reference.identity != identity_of(head.blocks):
+            raise CorruptObject(self.key, "its entries are not those of the identity in its descriptor")
+        _remember(self.reference.digest, head)
+        return head
+
+    def _check(self, body: bytes, digest: str) -> None:
+        if blake3(body).hexdigest() != digest:
+            raise CorruptObject(self.key, "its bytes do not match the digest in its descriptor")
+
+
+def cut(rows: Rows, names: NameRange) -> Rows:
+    """Only those rows that are in a range of names."""
+    keys = rows.keys()
+    start = bisect_left(keys, names.start)
+    stop = len(keys) if names.stop is None else bisect_left(keys, names.stop, start)
+    return rows if stop - start == len(keys) else rows[start:stop]
+
+
+def read_reference(key: str, body: bytes, index: str = "") -> ListRef:
+    """A reference to a list, made from the whole list itself."""
+    head = body[: body.find(END_OF_HEAD) + len(END_OF_HEAD)]
+    known = ListRef(blake3(head).hexdigest(), "", 0, 0, "", "", len(head), index=index)
+    listed = FileList.in_memory(key, known, body)
+    raws = listed.read_all()
+    blocks = listed.head.blocks
+    return replace(
+        known,
+        identity=identity_of(blocks),
+        count=sum(block.count for block in blocks),
+        bytes=sum(block.bytes for block in blocks),
+        first=blocks[0].first,
+        last=raws[-1].last,
+        latest=max(block.latest for block in blocks),
+        deletions=sum(block.deletions for block in blocks),
+    )

@@ -1,0 +1,13 @@
+"""Merging file lists into those of one bundle: the act that every way of making a bundle ends in.
+
+Imports `datamon.core`, `datamon.stores`, `datamon.content` and `datamon.lists`.
+
+    inputs  ->  ranges of names, a task each  ->  rules  ->  lists
+
+- `inputs`: what goes in, and its role: base, peer or layer; any of them may hold deletions.
+- `rules`: which version of a name wins, and which are conflicts. Plain functions of plain values.
+- `ranges`: cutting the work into tasks.
+- `changes`: peers and layers of one range, settled.
+- `overlay`: the base of one range, with the changes laid over it.
+- `kernel`: one task's work, and what all of them add up to.
+"""

@@ -1,0 +1,169 @@
+"""Cutting a source into work of about equal cost.
+
+A part is a range of names, not a list of files: whoever uploads it walks that range again. So a plan stays
+small however many files there are, and its digest says whether the source is still the one that was planned.
+A file that is too large for one task is cut into slices first; its part then only joins what they stored.
+
+    walk -> pieces of PIECE_FILES files or PIECE_COST -> parts -> digest of the plan
+    huge files -> slices of SLICE_BYTES
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+from blake3 import blake3
+
+from datamon.core.names import NameRange, sort_key
+from datamon.sources.tree import SkipProblems, SourceFile, Tree
+
+MAX_FILES = 50_000  # of a part: they are listed in memory
+FILE_COST = 8 << 10  # looking at, opening and listing a file takes as long as storing this much of a large one
+PIECE_FILES = 256
+PIECE_COST = 16 << 20
+SMALL_PART = 16 << 20  # below this, one more Spark task costs more than it saves
+LARGE_PART = 512 << 20  # a killed worker loses at most this much of a part's progress
+SLICE_BYTES = 256 << 20
+SLICED_FROM = 2 * SLICE_BYTES  # the whole file is read once more for its hash, so it must be worth it
+HASH_COST = 16  # times faster than storing it, that is
+FINGERPRINT = 1 << 128
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A run of files in name order: where it starts, and what it costs, in bytes of a large file."""
+
+    start: str
+    files: int
+    bytes: int
+    fingerprint: int
+    cost: int
+
+    def __add__(self, other: Piece) -> Piece:
+        return Piece(
+            self.start,
+            self.files + other.files,
+            self.bytes + other.bytes,
+            (self.fingerprint + other.fingerprint) % FINGERPRINT,
+            self.cost + other.cost,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The work of one upload task."""
+
+    number: int
+    names: NameRange
+    files: int
+    bytes: int
+    fingerprint: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A run of a huge file's bytes: the work of one task, before the parts."""
+
+    file: SourceFile
+    number: int
+
+    @property
+    def start(self) -> int:
+        """Its first byte."""
+        return self.number * SLICE_BYTES
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return min(SLICE_BYTES, self.file.size - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole source, cut up. `reserved` names root folders of datamon's own that are never uploaded."""
+
+    slices: list[Slice]
+    parts: list[Part]
+    digest: str
+    reserved: list[str]
+    skipped: int
+
+    @property
+    def files(self) -> int:
+        """How many files there are to upload."""
+        return sum(part.files for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes there are to upload."""
+        return sum(part.bytes for part in self.parts)
+
+
+def make_plan(tree: Tree, slots: int) -> Plan:
+    """Walk the source once and cut it for so many tasks at a time."""
+    skips = SkipProblems(tree.source)
+    slices: list[Slice] = []
+
+    def files() -> Iterator[SourceFile]:
+        for file in tree.walk(on_problem=skips):
+            if is_sliced(file):
+                slices.extend(slices_of(file))
+            yield file
+
+    parts = cut(gather(files()), slots)
+    described = "\n".join(f"{part.names!r} {part.files} {part.bytes} {part.fingerprint:x}" for part in parts)
+    return Plan(slices, parts, blake3(described.encode()).hexdigest(), tree.reserved(), skips.count)
+
+
+def cost_of(file: SourceFile) -> int:
+    """How much work a file is. Of a sliced one, most is its slices'."""
+    return (file.size // HASH_COST if is_sliced(file) else file.size) + FILE_COST
+
+
+def is_sliced(file: SourceFile) -> bool:
+    """Whether a file is so large that several tasks share it."""
+    return file.size >= SLICED_FROM
+
+
+def slices_of(file: SourceFile) -> list[Slice]:
+    """A huge file in slices."""
+    return [Slice(file, number) for number in range(-(-file.size // SLICE_BYTES))]
+
+
+def gather(files: Iterable[SourceFile]) -> Iterator[Piece]:
+    """Add files up into pieces, small enough to be balanced, large enough to be few."""
+    start, count, size, fingerprint, cost = "", 0, 0, 0, 0
+    for file in files:
+        more = cost_of(file)
+        if count and (count == PIECE_FILES or cost + more > PIECE_COST):
+            yield Piece(sort_key(start), count, size, fingerprint % FINGERPRINT, cost)
+            count = size = fingerprint = cost = 0
+        start = start if count else file.name
+        count, size, fingerprint, cost = count + 1, size + file.size, fingerprint + file.fingerprint, cost + more
+    if count:
+        yield Piece(sort_key(start), count, size, fingerprint % FINGERPRINT, cost)
+
+
+def cut(pieces: Iterable[Piece], slots: int) -> list[Part]:
+    """Join pieces into parts of about equal cost, enough of them to keep all slots busy to the end.
+
+    A part starts as soon as its share of the cost is reached, so it is at most one piece larger than that.
+    """
+    pieces = list(pieces)
+    cost = sum(piece.cost for piece in pieces)
+    wanted = max(min(3 * slots, cost // SMALL_PART), cost // LARGE_PART, 1)
+    joined: list[Piece] = []
+    seen = 0
+    for piece in pieces:
+        fits = joined and joined[-1].files + piece.files <= MAX_FILES
+        if fits and seen < len(joined) * cost / wanted:
+            joined[-1] += piece
+        else:
+            joined.append(piece)
+        seen += piece.cost
+    starts = ["", *(piece.start for piece in joined[1:])]
+    return [
+        Part(number, NameRange(start, stop), piece.files, piece.bytes, piece.fingerprint)
+        for number, (piece, start, stop) in enumerate(zip(joined, starts, [*starts[1:], None], strict=False))
+    ]

@@ -1,0 +1,88 @@
+"""What to upload: one type from the command to the task."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from datamon.core.errors import BadUsage, UnfitFile
+from datamon.core.names import is_below, name_problem, sort_key
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What to upload, and what of it.
+
+    `files` is the key of a list of names in vmetadata, as `sorted_names` writes it. Of a path that is `real`, no part
+    may be a link, also not later: it was seen to lie where a worker may upload from.
+    """
+
+    path: str = ""
+    skip_on_error: bool = False
+    files: str = ""
+    name_filter: str = ""
+    real: bool = False
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it can be read from anywhere."""
+        return is_s3_url(self.path)
+
+
+def is_s3_url(path: str) -> bool:
+    """Whether a path is in S3."""
+    return path.startswith("s3://")
+
+
+def check_allowed(source: Source, folders: str) -> Source:
+    """The source, or UnfitFile if a worker does not upload from there. `folders` has `:` between; none means all."""
+    if not folders:
+        return source
+    if source.is_remote:
+        tops = [one.rstrip("/") for one in _listed(folders) if is_s3_url(one)]
+        resolved = source
+    else:
+        tops = [os.path.realpath(one) for one in _listed(folders) if not is_s3_url(one)]
+        is_folder = os.path.isdir(source.path)  # the name of a single file is that of the link to it
+        resolved = replace(source, path=os.path.realpath(source.path), real=True) if is_folder else source
+    at = resolved.path.rstrip("/") if resolved.is_remote else os.path.realpath(resolved.path)
+    if ".." in at.split("/") or not any(is_within(top, at) for top in tops):
+        raise UnfitFile(source.path, f"the worker uploads only from {folders}")
+    return resolved
+
+
+def _listed(folders: str) -> list[str]:
+    return [one for one in re.split(r":(?!//)", folders) if one]
+
+
+def is_within(top: str, path: str) -> bool:
+    """Whether a path, in which there are no links any more, is a folder or lies in it."""
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def name_pattern(text: str) -> re.Pattern[str]:
+    """A filter of names, to be searched anywhere in them."""
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BadUsage(f"the name filter {text[:100]!r} is not a regular expression: {error}") from None
+
+
+def sorted_names(text: bytes) -> bytes:
+    """A list of names, one a line, as it lies in the store: checked, each once, in name order."""
+    names = set()
+    for number, line in enumerate(text.split(b"\n"), 1):
+        name = os.fsdecode(line.removesuffix(b"\r"))
+        problem = name_problem(name)
+        if name and problem is not None:
+            raise BadUsage(f"line {number} of the list of files is {name!r}, but {problem}")
+        names.add(name)
+    listed = sorted(names - {""}, key=sort_key)
+    for above, name in pairwise(listed):
+        if is_below(sort_key(name), sort_key(above)):
+            raise BadUsage(
+                f"the list of files names both {above!r} and {name!r}, but no file can lie below another one"
+            )
+    return "".join(f"{name}\n" for name in listed).encode()

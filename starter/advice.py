@@ -1,0 +1,65 @@
+"""What to do next about an error, for somebody at a terminal: in commands and flags.
+
+Errors only say what happened, and name what would help (`Remedy`); another way in would put the same into other words.
+"""
+
+from __future__ import annotations
+
+from datamon.core.errors import (
+    ConflictsForbidden,
+    DatamonError,
+    DestinationInUse,
+    NothingToCommit,
+    NoWorker,
+    Remedy,
+    ServerUnreachable,
+    SourceChanged,
+    SplitFailed,
+    UnfitFile,
+    rebuild,
+)
+
+_REMEDIES = {
+    Remedy.CREATE_REPO: "make it with `datamon repo create --repo {name}`",
+    Remedy.INITIALIZE_DIAMOND: "make one with `datamon diamond initialize --repo {repo}`",
+    Remedy.OMIT_DIAMOND_ID: "an id is used only once; leave --diamond out to get one",
+    Remedy.OMIT_OR_CREATE_SPLIT_ID: "leave --split out to get an id, or choose one with --create",
+    Remedy.ADD_NEW_SPLIT: "leave --split out to add a new one",
+    Remedy.DECLARE_SERVER_LOST: "if that is lost for good, say --server-lost",
+    Remedy.RECOVER_DIAMOND: "if this is the right server, take it up with `datamon diamond recover`",
+    Remedy.LIST_LABELS: "`datamon label list` shows those there are",
+    Remedy.LIST_FILES: "`datamon bundle list files` shows all",
+    Remedy.SCHEDULE_HOUSEKEEPING: "make it with `datamon housekeeping schedule`",
+    Remedy.STOP_STACK: "stop it with `datamon down`, or set another DATAMON_HOME",
+    Remedy.FORCE_DOWNLOAD: "choose another one, or write into it with --force",
+}
+
+
+def sentence(error: DatamonError) -> str:
+    """What happened, and what to do next."""
+    advice = _advice(error)
+    return f"{error}; {advice}" if advice else str(error)
+
+
+def _advice(error: DatamonError) -> str:
+    match error:
+        case NothingToCommit():
+            return "commit with --wait to wait for them" if error.running else "add a split first"
+        case ConflictsForbidden():
+            return "commit with --with-conflicts to keep them all"
+        case SourceChanged():
+            return "add it again when nothing writes to it"
+        case UnfitFile():
+            return "remove it, or leave it out with --skip-on-error"
+        case ServerUnreachable():
+            return "start one with `datamon up` or set TEMPORAL_ADDRESS"
+        case NoWorker():
+            return "start one with `datamon up` or `datamon worker`"
+        case DestinationInUse() if not error.remedy:
+            return "choose another one"
+        case SplitFailed() if error.cause:
+            return _advice(rebuild(error.cause, error.details))
+    named = getattr(error, "remedy", Remedy.NONE)
+    remedy = Remedy(named) if named in set(Remedy) else Remedy.NONE  # one of a newer version has no words here
+    fields = {name: getattr(error, name, "") for name in ("name", "repo")}
+    return _REMEDIES[remedy].format(**fields) if remedy is not Remedy.NONE else ""

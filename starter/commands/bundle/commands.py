@@ -1,0 +1,287 @@
+"""`datamon bundle`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from datamon.bundles.catalog import list_bundles
+from datamon.bundles.diff import Change, diff
+from datamon.bundles.download import cat, download
+from datamon.bundles.reader import BundleReader, Selection
+from datamon.bundles.refs import resolve
+from datamon.content.entry import Entry
+from datamon.core.errors import DatamonError
+from datamon.core.ids import BundleId, LabelName, RepoName, bundle_id
+from datamon.core.names import only_name, range_of_pattern, sort_key, with_prefix
+from datamon.core.text import counted
+from datamon.settings.settings import Settings
+from datamon.sources.source import name_pattern
+from datamon.starter.commands.common.base import Group
+from datamon.starter.commands.common.commit_progress import summarize_bundle, wait_for_commit
+from datamon.starter.commands.common.connected import run_connected
+from datamon.starter.commands.common.interrupts import interrupts
+from datamon.starter.commands.common.options import (
+    bundle_of,
+    bundle_ref_options,
+    checked,
+    label_option,
+    meta_option,
+    repo_option,
+    require,
+    source_options,
+)
+from datamon.starter.commands.common.sources import check_source, serving_source
+from datamon.starter.commands.common.split_progress import summarize_split, wait_for_split
+from datamon.starter.output import (
+    Command,
+    amount,
+    format_option,
+    one_format_option,
+    print_listing,
+    print_one,
+    print_result,
+    result_format_option,
+    say,
+    seconds,
+)
+from datamon.starter.progress import meter
+
+if TYPE_CHECKING:
+    from datamon.starter.client import Datamon
+    from datamon.workflows.diamonds.messages import CommitAnswer
+
+
+@click.group(cls=Group)
+def bundle() -> None:
+    """Make, list, show and download bundles."""
+
+
+def _destination_option(about: str) -> Callable[[Command], Command]:
+    return click.option("--destination", default=None, help=about)
+
+
+@bundle.group(name="list", invoke_without_command=True)
+@repo_option(required=False)
+@format_option
+@click.pass_context
+def list_group(ctx: click.Context, repo: RepoName | None, format: str) -> None:
+    """List the bundles of a repo, or with `files` the files of a bundle.
+
+    Example: datamon bundle list --repo weather
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    require(ctx, "repo")
+    assert repo is not None
+    print_listing(
+        list_bundles(Settings.load().context(), repo),
+        format,
+        ("BUNDLE", "CREATED", "FILES", "BYTES", "CONFLICTS", "MESSAGE"),
+        lambda b: (b.id, seconds(b.created), b.files, b.bytes, b.conflicts, b.message),
+    )
+
+
+@list_group.command(name="files")
+@repo_option()
+@bundle_ref_options
+@click.option("--prefix", default="", help="Only names that start with this.")
+@format_option
+def list_files(repo: RepoName, bundle: BundleId | None, label: LabelName | None, prefix: str, format: str) -> None:
+    """List the files of a bundle by name.
+
+    Example: datamon bundle list files --repo weather --label latest --prefix 2026/03/
+    """
+    context = Settings.load().context()
+    entries = BundleReader(context, bundle_of(context, repo, bundle, label)).entries(with_prefix(prefix))
+    print_listing(
+        ({"name": entry.name, **_shown(entry)} for entry in entries),
+        format,
+        ("NAME", "SIZE", "HASH"),
+        lambda file: (file["name"], file["size"], file["hash"]),
+    )
+
+
+@bundle.command(name="diff")
+@repo_option()
+@click.argument("before", metavar="A", callback=checked(bundle_id))
+@click.argument("after", metavar="B", callback=checked(bundle_id))
+@click.option("--prefix", default="", help="Only names that start with this.")
+@format_option
+def diff_command(repo: RepoName, before: str, after: str, prefix: str, format: str) -> None:
+    """Show which files were added, changed or removed between two bundles, given by id or label.
+
+    Changed is what has other content or another mode.
+
+    Example: datamon bundle diff --repo weather latest 3MBOR4tOxrz8xpsti0YykQ9n4ot
+    """
+    context = Settings.load().context()
+    first, second = (BundleReader(context, resolve(context, repo, ref)) for ref in (before, after))
+    counts: Counter[Change] = Counter()
+
+    def counting() -> Iterator[dict[str, object]]:
+        for one in diff(first, second, with_prefix(prefix)):
+            counts[one.change] += 1
+            yield {"change": one.change, "name": one.name, **{side: _shown(entry) for side, entry in one.sides.items()}}
+
+    print_listing(
+        counting(),
+        format,
+        ("CHANGE", "SIZE", "NAME"),
+        lambda one: (one["change"], (one.get("after") or one["before"])["size"], one["name"]),
+    )
+    say(", ".join(f"{counts[change]} {change}" for change in Change))
+
+
+def _shown(entry: Entry) -> dict[str, object]:
+    return {"size": entry.size, "hash": entry.hash, "mode": entry.mode, "mtime": entry.mtime}
+
+
+@bundle.command()
+@repo_option()
+@bundle_ref_options
+@one_format_option
+def get(repo: RepoName, bundle: BundleId | None, label: LabelName | None, format: str) -> None:
+    """Show one bundle.
+
+    Example: datamon bundle get --repo weather --label latest
+    """
+    print_one(bundle_of(Settings.load().context(), repo, bundle, label), format)
+
+
+@bundle.group(name="download", invoke_without_command=True)
+@repo_option(required=False)
+@bundle_ref_options
+@_destination_option("A folder that is empty or new, or holds this download half done.")
+@click.option("--name-filter", default="", help="Only names in which this regular expression is found.")
+@click.option("--force", is_flag=True, help="Write into a folder that holds other files, over those of the same name.")
+@click.pass_context
+def download_group(
+    ctx: click.Context,
+    repo: RepoName | None,
+    bundle: BundleId | None,
+    label: LabelName | None,
+    destination: str | None,
+    name_filter: str,
+    *,
+    force: bool,
+) -> None:
+    """Write the files of a bundle into a folder, each verified against its hash.
+
+    An interrupted download goes on where it was when the same command is given again.
+
+    Example: datamon bundle download --repo weather --bundle $bundle --destination ./march
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    require(ctx, "repo", "destination")
+    assert repo is not None
+    assert destination is not None
+    selection = Selection()
+    if name_filter:
+        selection = Selection(range_of_pattern(name_filter), name_pattern(name_filter).search)
+    context = Settings.load().context()
+    reader = BundleReader(context, bundle_of(context, repo, bundle, label))
+    _download(reader, Path(destination), selection, force=force)
+
+
+@download_group.command(name="file")
+@repo_option()
+@bundle_ref_options
+@click.option("--file", "name", required=True, help="The name of the file in the bundle.")
+@_destination_option("A folder to write it into, under its name; by default it goes to stdout.")
+@click.option("--force", is_flag=True, help="Write into a folder that holds other files.")
+def download_file(
+    repo: RepoName,
+    bundle: BundleId | None,
+    label: LabelName | None,
+    name: str,
+    destination: str | None,
+    *,
+    force: bool,
+) -> None:
+    """Write one file of a bundle to stdout, or into a folder.
+
+    Example: datamon bundle download file --repo weather --bundle $bundle --file 2026/03/day-1.csv > day-1.csv
+    """
+    context = Settings.load().context()
+    reader = BundleReader(context, bundle_of(context, repo, bundle, label))
+    if destination in (None, "-"):
+        cat(reader, name, sys.stdout.buffer)
+        return
+    reader.find(name)
+    _download(reader, Path(destination or ""), Selection(only_name(sort_key(name))), force=force)
+
+
+def _download(reader: BundleReader, destination: Path, selection: Selection, *, force: bool) -> None:
+    bundle, done = reader.bundle, Counter[str]()
+
+    with meter("download") as seen:
+
+        def show(files: int, size: int) -> None:
+            done.update(files=files, bytes=size)
+            seen.show(done["files"], bundle.files, done["bytes"], bundle.bytes)
+
+        try:
+            result = download(reader, destination, selection, force=force, progress=show)
+        except KeyboardInterrupt:
+            say(f"what has come is in {destination}; the same command again goes on from there")
+            raise
+    kept = f", {counted(result.kept, 'file')} of them there already" if result.kept else ""
+    say(f"{counted(result.files, 'file')}, {amount(result.bytes)} in {destination}{kept}")
+
+
+@bundle.command()
+@repo_option()
+@source_options
+@click.option("--message", required=True, help="What this version is, in a sentence.")
+@label_option(required=False, about="A label to point to the new bundle.")
+@meta_option
+@result_format_option
+def upload(
+    repo: RepoName,
+    path: str,
+    files: BinaryIO | None,
+    name_filter: str,
+    message: str,
+    label: LabelName | None,
+    meta: tuple[tuple[str, str], ...],
+    format: str,
+    *,
+    skip_on_error: bool,
+) -> None:
+    """Make a bundle of what one machine has, and print its id: a diamond with one split, committed.
+
+    Example: datamon bundle upload --repo weather --path ./march --message "March, corrected"
+    """
+    check_source(path)
+
+    async def run(datamon: Datamon) -> CommitAnswer:
+        from datamon.starter.client import SplitOptions
+
+        names = files.read() if files is not None else None
+        options = SplitOptions(skip_on_error=skip_on_error, files=names, name_filter=name_filter)
+        async with serving_source(datamon, path) as ours:
+            diamond = await datamon.diamonds.initialize(repo, tag="bundle upload")
+            try:
+                split = await diamond.add(path, options)
+                with interrupts() as pressed:
+                    summarize_split(await wait_for_split(split, pressed, ours=ours), path)
+                commit = diamond.commit(message, label=label, metadata=dict(meta))
+                return await wait_for_commit(diamond, commit)
+            except BaseException as error:
+                reason = "interrupted" if isinstance(error, asyncio.CancelledError | click.Abort) else str(error)
+                with suppress(DatamonError):
+                    await diamond.cancel(f"bundle upload: {reason}")
+                raise
+
+    answer = run_connected(run)
+    print_result(answer.bundle, answer, format)
+    summarize_bundle(answer)

@@ -1,0 +1,1 @@
+"""What several commands share: options, the connection, progress, and words for people."""

@@ -1,0 +1,8 @@
+"""`datamon config` and `datamon completion`."""
+
+from datamon.starter.commands.registry import Registered
+
+COMMANDS = {
+    "config": Registered("commands:config", "Show what is set, and where.", 60),
+    "completion": Registered("commands:completion", "Print a script that makes a shell complete commands.", 80),
+}

@@ -1,0 +1,108 @@
+"""`datamon housekeeping`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from datamon.core.errors import Failed
+from datamon.core.text import counted
+from datamon.diamonds.findings import Finding, Verdict
+from datamon.starter.commands.common.base import Group
+from datamon.starter.commands.common.connected import run_connected
+from datamon.starter.commands.common.interrupts import on_interrupt
+from datamon.starter.commands.common.options import age_option
+from datamon.starter.output import Command, format_option, one_format_option, print_listing, print_one, say, seconds
+
+if TYPE_CHECKING:
+    from datamon.starter.client import Datamon
+    from datamon.workflows.housekeeping import HousekeepingReport
+
+
+@click.group(cls=Group)
+def housekeeping() -> None:
+    """Remove what is left of diamonds that ended long ago: their bundles stay."""
+
+
+def _age_options(command: Command) -> Command:
+    silent = age_option("--abandoned-after", "30d", "Tell of diamonds that are open and silent for this long.")
+    return age_option("--older-than", "7d", "Remove what ended this long ago or longer.")(silent(command))
+
+
+@housekeeping.command()
+@_age_options
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@format_option
+def run(older_than: timedelta, abandoned_after: timedelta, format: str, *, dry_run: bool) -> None:
+    """Go through all repos once, now.
+
+    A done diamond goes only when its bundle is seen to be complete. One that is open never goes.
+
+    Example: datamon housekeeping run --dry-run --older-than 30d
+    """
+
+    async def work(datamon: Datamon) -> HousekeepingReport:
+        with on_interrupt("the round goes on; the Web UI shows it as the workflow `housekeeping`"):
+            return await datamon.housekeeping.run(older_than, abandoned_after, dry_run=dry_run)
+
+    report = run_connected(work)
+    if format == "table":
+        columns = ("REPO", "DIAMOND", "STATE", "SINCE", "OUTCOME", "NOTE")
+        print_listing(report.findings, format, columns, lambda finding: _row(finding, dry_run=dry_run))
+    else:
+        print_one(report, format)
+    _summarize(report)
+
+
+def _row(finding: Finding, *, dry_run: bool) -> tuple[object, ...]:
+    outcome = {Verdict.REMOVE: "would go" if dry_run else "removed", Verdict.KEEP: "kept"}
+    verdict = outcome.get(finding.verdict, "open")
+    return finding.repo, finding.diamond, finding.state, seconds(finding.since), verdict, finding.note
+
+
+def _summarize(report: HousekeepingReport) -> None:
+    more = report.removed + report.kept + report.abandoned - len(report.findings)
+    if more > 0:
+        say(f"and {counted(more, 'diamond')} more")
+    done = "would be removed" if report.dry_run else f"removed, {counted(report.objects, 'object')}"
+    others = f"{report.kept} kept for a reason; {report.abandoned} open that look abandoned"
+    say(f"{counted(report.repos, 'repo')}: {counted(report.removed, 'diamond')} {done}; {others}")
+    if report.failures:
+        repo, why = next(iter(report.failures.items()))
+        nor = f", nor {len(report.failures) - 1} more" if len(report.failures) > 1 else ""
+        raise Failed(f"repo {repo} could not be cleaned up{nor}: {why}")
+
+
+@housekeeping.command()
+@_age_options
+@click.option("--cron", default=None, help="When, as cron writes it, in UTC. By default '0 3 * * SUN'.")
+@click.option("--off", is_flag=True, help="No more rounds.")
+@one_format_option
+def schedule(older_than: timedelta, abandoned_after: timedelta, cron: str | None, format: str, *, off: bool) -> None:
+    """Have it done every week, or as --cron says, and show when. Given again, it replaces what was scheduled before.
+
+    Example: datamon housekeeping schedule --cron "0 3 * * SUN" --older-than 30d
+    """
+
+    async def work(datamon: Datamon) -> None:
+        from datamon.starter.housekeeping import WEEKLY
+
+        if off:
+            await datamon.housekeeping.unschedule()
+            say("no more rounds are scheduled")
+        else:
+            print_one(await datamon.housekeeping.schedule(cron or WEEKLY, older_than, abandoned_after), format)
+
+    run_connected(work)
+
+
+@housekeeping.command()
+@one_format_option
+def get(format: str) -> None:
+    """Show when the next rounds are scheduled, and when the last ones were.
+
+    Example: datamon housekeeping get
+    """
+    print_one(run_connected(lambda datamon: datamon.housekeeping.scheduled()), format)

@@ -1,0 +1,1 @@
+"""A diamond and its splits as workflows."""
