@@ -20,12 +20,13 @@ from datamon.lists.format import Block, RawBlock, Rows, Summary, moved_below, no
 from datamon.lists.reader import FileList
 from datamon.lists.reference import ListRef
 from datamon.lists.writer import ListWriter
-from datamon.merge.changes import Changes, Outcome
+from datamon.merge.changes import Changes
 from datamon.merge.inputs import InputId, MergeTask
 from datamon.merge.modes import ConflictMode
 from datamon.merge.overlay import Delta, lay_over
 from datamon.merge.ranges import Part, Work, plan_merge
 from datamon.merge.rules import Settled, Version
+from datamon.merge.strips import Outcome
 from datamon.stores import keys
 from datamon.stores.context import Context
 from datamon.stores.protocol import create_same

@@ -18,9 +18,10 @@ from datamon.lists.format import Block, RawBlock, Rows, concatenated, no_rows
 from datamon.lists.reader import FileList, cut
 from datamon.lists.reference import ListRef
 from datamon.lists.writer import ListWriter
-from datamon.merge.changes import Changes, Outcome
+from datamon.merge.changes import Changes
 from datamon.merge.ranges import united
 from datamon.merge.rules import Settled
+from datamon.merge.strips import Outcome
 
 OpenList = Callable[[ListRef], FileList]
 
