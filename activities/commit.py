@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from temporalio import activity
@@ -84,7 +85,7 @@ class CommitActivities(contract.CommitActivities, ActivityGroup):
             job.progress = replace(progress, phase="looking for conflicts")
             self._refuse_conflicts(request, task, parts, job)
         job.progress = replace(progress, phase="merging")
-        reports = job.run(partial(merge_part, task=task, context=self._context), parts)
+        reports = job.run(partial(merge_part, task=task, context=self._context), parts, attrgetter("cost"))
         lists = [one for report in reports for one in report.lists]
         check_written(self._context.metadata, map(_key, lists), on_cluster=job.on_cluster)
         lists = joined(
@@ -119,7 +120,7 @@ class CommitActivities(contract.CommitActivities, ActivityGroup):
 
     def _refuse_conflicts(self, request: MakeBundle, task: MergeTask, parts: list[Part], job: SparkJob) -> None:
         """Look before writing anything, so that a refused commit leaves nothing behind."""
-        reports = job.run(partial(check_part, task=task, context=self._context), parts)
+        reports = job.run(partial(check_part, task=task, context=self._context), parts, attrgetter("cost"))
         count = sum(report.conflicts for report in reports)
         if count:
             sample = [name for report in reports for name in report.sample]

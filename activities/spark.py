@@ -85,8 +85,13 @@ class SparkJob:
         """Whether tasks run elsewhere than in this worker."""
         return not (self.spark.master or "").startswith("local")
 
-    def run(self, work: Callable[..., Result], items: Sequence[Item]) -> list[Result]:
-        """Do the work on each item, in tasks of one or a few. It is called with the item and `report_progress`."""
+    def run(
+        self, work: Callable[..., Result], items: Sequence[Item], cost: Callable[[Item], int] = lambda _: 0
+    ) -> list[Result]:
+        """Do the work on each item, in tasks of one or a few. It is called with the item and `report_progress`.
+
+        What costs most comes first, so that in the end no core waits long for another.
+        """
         if not items:
             return []
         self._stop_if_asked()
@@ -102,19 +107,20 @@ class SparkJob:
         self.spark.setJobGroup(self._group, self._about, interruptOnCancel=True)
         try:
             tasks = len(items) if self.on_cluster else min(len(items), TASKS_A_SLOT * self.slots)
-            outcomes = self.spark.parallelize(list(enumerate(items)), tasks).map(task).collect()
+            numbered = sorted(enumerate(items), key=lambda one: -cost(one[1]))
+            outcomes = self.spark.parallelize(numbered, tasks).map(task).collect()
         except Exception as error:  # noqa: BLE001 - whatever py4j or a dying JVM throws, said in one line
             self._stop_if_asked()
             raise ApplicationError(f"Spark: {_short_reason(error)}", type="SparkFailed") from None
         finally:
             self._update_progress()
             self.close()
-        results: list[Result] = []
-        for outcome in outcomes:
+        results: dict[int, Result] = {}
+        for (number, _), outcome in zip(numbered, outcomes, strict=True):
             if isinstance(outcome, DatamonError):
                 raise outcome
-            results.append(outcome)
-        return results
+            results[number] = outcome
+        return [results[number] for number in range(len(items))]
 
     def heartbeat(self) -> None:
         """Send the progress, and stop the Spark job if this activity is to end. Called until the activity returns."""

@@ -44,6 +44,11 @@ def sort_key(name: str) -> str:
     return name.replace("/", "\0")
 
 
+def name_of(key: str) -> str:
+    """The name with a sort key."""
+    return key.replace("\0", "/")
+
+
 def ancestors(key: str) -> Iterator[str]:
     """The sort keys of the folders above, from the top."""
     end = key.find("\0")

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice, pairwise, repeat
+from itertools import accumulate, chain, islice, pairwise
 from operator import attrgetter, itemgetter, le
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from datamon.content.entry import Entry, Place
 from datamon.core.errors import CorruptObject, Failed
-from datamon.core.names import NameRange, is_below, sort_key
+from datamon.core.names import NameRange, is_below, name_of, sort_key
 
 T = TypeVar("T")
 
@@ -32,6 +32,9 @@ _NAME = b' {"name":"'  # what the line of every entry begins with
 
 # Legal in JSON, but YAML forbids these or takes them for line breaks. All are in the BMP, so \uXXXX serves both.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+DELETED = -1  # in the place of a size
 
 
 class Deletion(msgspec.Struct, frozen=True, gc=False):
@@ -65,12 +68,11 @@ class Block(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return self.entries + self.places + AROUND
 
 
-class Summary(msgspec.Struct, frozen=True, gc=False):
+class _Summary(msgspec.Struct, frozen=True, gc=False):
     """As much of an entry as it takes to put it into a list: quick to decode."""
 
     name: str
-    size: int = 0
-    deleted: bool = False
+    size: int = DELETED
 
 
 class Named(msgspec.Struct, frozen=True, gc=False):
@@ -116,21 +118,21 @@ class _DeletionPlace(msgspec.Struct, frozen=True, gc=False):
 
 
 _encode_lines = msgspec.json.Encoder().encode_lines
-_decode_summaries = msgspec.json.Decoder(list[Summary]).decode
+_decode_summaries = msgspec.json.Decoder(list[_Summary]).decode
 _decode_named = msgspec.json.Decoder(list[Named]).decode
 _decode_placed = msgspec.json.Decoder(list[_Placed]).decode
 _decode_one = msgspec.json.Decoder(Named).decode
 _decode_time = msgspec.json.Decoder(_DeletionPlace).decode
 _decode_blocks = msgspec.json.Decoder(list[Block]).decode
-name_of = attrgetter("name")
-size_of = attrgetter("size")
+_size_of = attrgetter("size")
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Entries in name order, as columns: what is needed of each, its line, and the line of its place."""
+    """Entries in name order, as columns: their sort keys, their sizes, and the lines of them and of their places."""
 
-    summaries: list[Summary]
+    keys: list[str]
+    sizes: list[int]
     lines: list[bytes]
     places: list[bytes]
 
@@ -138,27 +140,41 @@ class Rows:
         return len(self.lines)
 
     def __getitem__(self, some: slice) -> Rows:
-        return Rows(self.summaries[some], self.lines[some], self.places[some])
+        return Rows(self.keys[some], self.sizes[some], self.lines[some], self.places[some])
 
     def __add__(self, other: Rows) -> Rows:
-        return Rows(self.summaries + other.summaries, self.lines + other.lines, self.places + other.places)
+        return Rows(
+            self.keys + other.keys, self.sizes + other.sizes, self.lines + other.lines, self.places + other.places
+        )
+
+    @property
+    def first(self) -> str:
+        """The name of the first of them."""
+        return name_of(self.keys[0])
+
+    @property
+    def last(self) -> str:
+        """The name of the last of them."""
+        return name_of(self.keys[-1])
 
     def at(self, positions: Sequence[int]) -> Rows:
         """Those at some positions, in that order."""
-        return Rows(pick(self.summaries, positions), pick(self.lines, positions), pick(self.places, positions))
+        return Rows(
+            pick(self.keys, positions),
+            pick(self.sizes, positions),
+            pick(self.lines, positions),
+            pick(self.places, positions),
+        )
 
     def without(self, positions: Sequence[int]) -> Rows:
         """All but those at some positions, which ascend."""
         spans = [slice(start + 1, stop) for start, stop in pairwise([-1, *positions, len(self)])]
         return Rows(
-            [one for span in spans for one in self.summaries[span]],
+            [one for span in spans for one in self.keys[span]],
+            [one for span in spans for one in self.sizes[span]],
             [one for span in spans for one in self.lines[span]],
             [one for span in spans for one in self.places[span]],
         )
-
-    def keys(self) -> list[str]:
-        """Their sort keys: what `sort_key` does, which here would take longer to call than to do."""
-        return list(map(str.replace, map(name_of, self.summaries), repeat("/"), repeat("\0")))
 
 
 def pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
@@ -171,7 +187,8 @@ def pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
 def concatenated(parts: Sequence[Rows]) -> Rows:
     """Rows after each other."""
     return Rows(
-        list(chain.from_iterable(part.summaries for part in parts)),
+        list(chain.from_iterable(part.keys for part in parts)),
+        list(chain.from_iterable(part.sizes for part in parts)),
         list(chain.from_iterable(part.lines for part in parts)),
         list(chain.from_iterable(part.places for part in parts)),
     )
@@ -179,7 +196,7 @@ def concatenated(parts: Sequence[Rows]) -> Rows:
 
 def no_rows() -> Rows:
     """None at all."""
-    return Rows([], [], [])
+    return Rows([], [], [], [])
 
 
 def rows_of(entries: Sequence[Entry | Deletion]) -> Rows:
@@ -193,13 +210,10 @@ def rows_of(entries: Sequence[Entry | Deletion]) -> Rows:
         else:
             lines.append(_FileLine(entry.name, entry.hash, entry.size, entry.mode))
             places.append(_FilePlace(entry.mtime, entry.timestamp, entry.at, entry.root))
-    summaries = [
-        Summary(entry.name, deleted=True) if isinstance(entry, Deletion) else Summary(entry.name, entry.size)
-        for entry in entries
-    ]
-    rows = Rows(summaries, _as_lines(lines), _as_lines(places))
-    check_order(rows.keys(), [summary.deleted for summary in summaries])
-    return rows
+    keys = [sort_key(entry.name) for entry in entries]
+    sizes = [DELETED if isinstance(entry, Deletion) else entry.size for entry in entries]
+    check_order(keys, [size == DELETED for size in sizes])
+    return Rows(keys, sizes, _as_lines(lines), _as_lines(places))
 
 
 def _as_lines(objects: Sequence[msgspec.Struct]) -> list[bytes]:
@@ -227,7 +241,7 @@ def check_order(keys: Sequence[str], deleted: Sequence[bool] = ()) -> None:
 
 
 def _shown(key: str) -> str:
-    return repr(key.replace("\0", "/"))
+    return repr(name_of(key))
 
 
 def join_lines(lines: Iterable[bytes]) -> bytes:
@@ -246,7 +260,8 @@ def decode_rows(key: str, entries: Sequence[bytes], places: Sequence[bytes]) -> 
     place_lines.pop()  # what follows the last end of a line
     if not len(summaries) == len(lines) == len(place_lines):
         raise CorruptObject(key, "`entries` and `places` do not match")
-    return Rows(summaries, lines, place_lines)
+    keys = [summary.name.replace("/", "\0") for summary in summaries]  # `sort_key` takes longer to call than to do
+    return Rows(keys, list(map(_size_of, summaries)), lines, place_lines)
 
 
 def decode_entries(key: str, rows: Rows) -> list[Entry | Deletion]:
@@ -307,9 +322,9 @@ def make_block(rows: Rows, latest: int = 0, deletions: int = 0) -> RawBlock:
     """A block of these rows. How many of them are deletions, and what the latest timestamp is, its writer knows."""
     entries, places = join_lines(rows.lines), join_lines(rows.places)
     block = Block(
-        first=rows.summaries[0].name,
+        first=rows.first,
         count=len(rows),
-        bytes=sum(map(size_of, rows.summaries)),
+        bytes=sum(rows.sizes) - DELETED * deletions,
         entries=len(entries),
         places=len(places),
         identity=blake3(entries).hexdigest(),

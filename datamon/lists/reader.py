@@ -15,6 +15,7 @@ from datamon.core.names import EVERYTHING, NameRange, only_name
 from datamon.lists.format import (
     BETWEEN,
     CLOSE,
+    DELETED,
     END_OF_HEAD,
     MAX_HEAD,
     OPEN,
@@ -100,7 +101,7 @@ class FileList:
         for number in {start, stop - 1}:
             for raw in self.read_blocks(number, number + 1):
                 rows = cut(raw.rows(), names)
-                files = (place for row, place in zip(rows.summaries, rows.places, strict=True) if not row.deleted)
+                files = (place for size, place in zip(rows.sizes, rows.places, strict=True) if size != DELETED)
                 inside += (decode_timestamp(self.key, place) for place in files)
         return max(inside, default=None)
 
@@ -115,9 +116,8 @@ class FileList:
             return no_rows()
         [raw] = self.read_blocks(number - 1, number)
         rows = raw.rows()
-        keys = rows.keys()
-        position = bisect_left(keys, key)
-        if key in keys[position : position + 1]:
+        position = bisect_left(rows.keys, key)
+        if key in rows.keys[position : position + 1]:
             return no_rows()
         if position == 0:
             raise CorruptObject(self.key, "`index`: a block does not begin with its `first`")
@@ -175,10 +175,9 @@ class FileList:
 
 def cut(rows: Rows, names: NameRange) -> Rows:
     """Only those rows that are in a range of names."""
-    keys = rows.keys()
-    start = bisect_left(keys, names.start)
-    stop = len(keys) if names.stop is None else bisect_left(keys, names.stop, start)
-    return rows if stop - start == len(keys) else rows[start:stop]
+    start = bisect_left(rows.keys, names.start)
+    stop = len(rows) if names.stop is None else bisect_left(rows.keys, names.stop, start)
+    return rows if stop - start == len(rows) else rows[start:stop]
 
 
 def read_reference(key: str, body: bytes, index: str = "") -> ListRef:

@@ -15,11 +15,12 @@ from blake3 import blake3
 
 from datamon.content.entry import Entry
 from datamon.core.errors import Failed
-from datamon.core.names import sort_key
+from datamon.core.names import name_of, sort_key
 from datamon.lists.cutting import USUAL, Cutting
 from datamon.lists.format import (
     BETWEEN,
     CLOSE,
+    DELETED,
     OPEN,
     Deletion,
     RawBlock,
@@ -28,7 +29,6 @@ from datamon.lists.format import (
     head_of,
     identity_of,
     make_block,
-    name_of,
     no_rows,
     rows_of,
 )
@@ -88,9 +88,9 @@ class _BlockWriter:
         if not rows:
             return
         if block_starts is None:
-            block_starts = self.cutting.block_starts(map(name_of, rows.summaries))
-        self._check_follows(rows.summaries[0].name)
-        self._last, self._last_deleted = rows.summaries[-1].name, rows.summaries[-1].deleted
+            block_starts = self.cutting.block_starts(map(name_of, rows.keys))
+        self._check_follows(rows.first)
+        self._last, self._last_deleted = rows.last, rows.sizes[-1] == DELETED
         start = 0
         for position, starts_list in block_starts:
             self._extend(rows[start:position])
@@ -173,7 +173,7 @@ class UploadListWriter(_BlockWriter):
         return self._list.seal(index)
 
     def _make_block(self, rows: Rows) -> RawBlock:
-        latest, deletions = max(self._timestamps[: len(rows)]), sum(summary.deleted for summary in rows.summaries)
+        latest, deletions = max(self._timestamps[: len(rows)]), rows.sizes.count(DELETED)
         del self._timestamps[: len(rows)]
         return make_block(rows, latest, deletions)
 
@@ -202,7 +202,7 @@ class ListWriter(_BlockWriter):
     def move(self, rows: Rows, block_starts: BlockStarts | None = None) -> None:
         """See the class above."""
         if rows:
-            self._continue_referred(rows.summaries[0].name)
+            self._continue_referred(rows.first)
             super().move(rows, block_starts)
 
     def copy(self, raw: RawBlock) -> None:

@@ -29,7 +29,7 @@ from datamon.lists.format import (
 from datamon.lists.reader import FileList
 from datamon.lists.reference import ListRef
 from datamon.merge.inputs import MergeInput, MergeTask, Role
-from datamon.merge.ranges import ListOfInput, Mark, cut_at
+from datamon.merge.ranges import ListOfInput, Mark, clusters, cut_at
 from datamon.merge.rules import (
     FolderDeletion,
     Strength,
@@ -57,11 +57,12 @@ class _Cursor:
         self.starts = head.firsts[start:stop]
         self.ends = [*head.firsts[start + 1 : stop + 1], listed.reference.end][: len(self.starts)]
         self._next = 0
-        self._rest, self._rest_keys = no_rows(), list[str]()  # of blocks that were decoded already
+        self._rest = no_rows()  # of blocks that were decoded already
 
     @cached_property
-    def _raws(self) -> list[RawBlock]:
-        return self._listed.read_blocks(self._first, self._stop)
+    def _raws(self) -> dict[int, RawBlock]:
+        """The blocks by number. Whoever takes one removes it, so that its memory serves for what comes next."""
+        return dict(enumerate(self._listed.read_blocks(self._first, self._stop)))
 
     def read(self) -> _Cursor:
         """Read all of it at once."""
@@ -79,14 +80,13 @@ class _Cursor:
         if self.starts[0] >= self._names.start:
             return no_rows()
         rows = self._raws[0].rows()
-        keys = rows.keys()
-        position = bisect_left(keys, self._names.start)
-        is_there = self._names.start in keys[position : position + 1]
+        position = bisect_left(rows.keys, self._names.start)
+        is_there = self._names.start in rows.keys[position : position + 1]
         return no_rows() if is_there or not position else rows[position - 1 : position]
 
     def take_block(self) -> RawBlock:
         """The next block, undecoded. All before it has been taken."""
-        return self._raws[self._skip()]
+        return self._raws.pop(self._skip())
 
     def take_info(self) -> Block:
         """What the head says about the next block, which is not read. All before it has been taken."""
@@ -100,28 +100,24 @@ class _Cursor:
     def take(self, names: NameRange) -> Run | None:
         """The rows in a range of names. All before it has been taken."""
         stop = len(self.starts) if names.stop is None else bisect_left(self.starts, names.stop, self._next)
-        firsts = [block.first for block in self.infos[self._next : stop]]
+        firsts = self.starts[self._next : stop]
         if stop > self._next:
-            fresh, keys = self._decode(stop)
+            fresh = self._decode(stop)
             self._rest = self._rest + fresh if self._rest else fresh
-            self._rest_keys = self._rest_keys + keys
-        end = len(self._rest_keys) if names.stop is None else bisect_left(self._rest_keys, names.stop)
+        end = len(self._rest) if names.stop is None else bisect_left(self._rest.keys, names.stop)
         if not end:
             return None
-        taken, keys = self._rest[:end], self._rest_keys[:end]
-        self._rest, self._rest_keys = self._rest[end:], self._rest_keys[end:]
+        taken, self._rest = self._rest[:end], self._rest[end:]
         has_deletions = self._listed.reference.deletions > 0
-        return Run(self._one.role, self._one.id, self._rank, self._listed.key, taken, keys, firsts, has_deletions)
+        return Run(self._one.role, self._one.id, self._rank, self._listed.key, taken, firsts, has_deletions)
 
-    def _decode(self, stop: int) -> tuple[Rows, list[str]]:
-        raws = self._raws[self._next : stop]
+    def _decode(self, stop: int) -> Rows:
+        raws = [self._raws.pop(number) for number in range(self._next, stop)]
         rows = decode_rows(self._listed.key, [raw.entries for raw in raws], [raw.places for raw in raws])
-        keys = rows.keys()
         if self._next == 0 and self.starts[0] < self._names.start:
-            before = bisect_left(keys, self._names.start)
-            rows, keys = rows[before:], keys[before:]
+            rows = rows[bisect_left(rows.keys, self._names.start) :]
         self._next = stop
-        return rows, keys
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +127,10 @@ class _Piece:
     names: NameRange
     cursors: list[_Cursor]
     is_block: bool = False
+
+
+_Block = tuple[str, str, int, int, bool]
+"""Where a block starts and ends, the number of its cursor, how many entries it has, and whether it could be copied."""
 
 
 class Changes:
@@ -197,8 +197,8 @@ class Changes:
             for number, cursor in enumerate(self._cursors)
             for start, end, entries, copyable in cursor.blocks()
         )
-        stretch: list[_Interval] = []
-        for cluster in _clusters(blocks):
+        stretch: list[_Block] = []
+        for cluster in clusters(blocks):
             start, end, number, _, copyable = cluster[0]
             if len(cluster) == 1 and copyable:
                 yield from self._strips(stretch)
@@ -208,14 +208,14 @@ class Changes:
                 stretch += cluster
         yield from self._strips(stretch)
 
-    def _strips(self, stretch: list[_Interval]) -> Iterator[_Piece]:
+    def _strips(self, stretch: list[_Block]) -> Iterator[_Piece]:
         if not stretch:
             return
         first, last = max(self._names.start, stretch[0][0]), max(block[1] for block in stretch)
         if self._names.stop is not None:
             last = min(last, self._names.stop)
         cursors = [self._cursors[number] for number in sorted({block[2] for block in stretch})]
-        marks: list[Mark] = [(block[0], block[3]) for block in stretch if block[0] >= first]
+        marks: list[Mark] = sorted((block[0], block[3]) for block in stretch if block[0] >= first)
         strips = self._task.sizes.strips(sum(entries for _, entries in marks), len(cursors))
         yield from (_Piece(names, cursors) for names in cut_at(marks, NameRange(first, last), strips))
 
@@ -235,11 +235,11 @@ class Changes:
                 candidates = [listed.find(key) for key in wanted if reference.meets(only_name(key))]
             else:
                 candidates = [cursor.last_before() if cursor is not None else listed.last_before(start)]
-            run = Run(one.role, one.id, self._task.rank(one), listed.key, no_rows(), [], [])
+            run = Run(one.role, one.id, self._task.rank(one), listed.key, no_rows(), [])
             return [
                 (key, run.version(rows.lines[0], rows.places[0]))
                 for rows in candidates
-                for key in wanted.intersection(rows.keys())
+                for key in wanted.intersection(rows.keys)
             ]
 
         near = [pair for pair in self._lists if _may_cover(pair[1], start, folders)]
@@ -273,20 +273,3 @@ def _may_cover(reference: ListRef, start: str, folders: list[str]) -> bool:
         return False
     last = sort_key(reference.last)
     return bool(reference.deletions) or (bool(folders) and (last >= start or last in folders))
-
-
-_Interval = tuple[str, str, int, int, bool]
-
-
-def _clusters(blocks: list[_Interval]) -> Iterator[list[_Interval]]:
-    """Blocks that overlap, by where they start."""
-    cluster: list[_Interval] = []
-    reach = ""
-    for block in blocks:
-        if cluster and block[0] >= reach:
-            yield cluster
-            cluster = []
-        cluster.append(block)
-        reach = max(reach, block[1]) if len(cluster) > 1 else block[1]
-    if cluster:
-        yield cluster

@@ -16,7 +16,7 @@ from datamon.core.errors import AlreadyExists, CorruptObject
 from datamon.core.names import NameRange, ancestors, sort_key
 from datamon.core.task_progress import ReportProgress, ignore_progress
 from datamon.core.text import quoted
-from datamon.lists.format import Block, RawBlock, Rows, Summary, moved_below, no_rows
+from datamon.lists.format import Block, RawBlock, Rows, moved_below, no_rows
 from datamon.lists.reader import FileList
 from datamon.lists.reference import ListRef
 from datamon.lists.writer import ListWriter
@@ -54,7 +54,7 @@ def work_of(task: MergeTask, context: Context) -> list[Work]:
         if not responsible:
             return False
         before = _open_base(max(responsible, key=lambda one: one.start), context).last_before(key)
-        return not set(ancestors(key)).isdisjoint(before.keys())
+        return not set(ancestors(key)).isdisjoint(before.keys)
 
     return plan_merge(task, lambda pair: pair[0].open(pair[1], context).head.blocks, is_below_base_file)
 
@@ -89,10 +89,10 @@ def preview_part(part: Part, task: MergeTask, context: Context) -> tuple[RangeRe
             files, size = files + piece.count, size + piece.bytes
         elif isinstance(piece, Outcome):
             files += len(piece.rows)
-            size += sum(summary.size for summary in piece.rows.summaries)
+            size += sum(piece.rows.sizes)
             contested += piece.contested
     lost = _filed(contested, task.mode)
-    size += sum(summary.size for summary in lost.summaries)
+    size += sum(lost.sizes)
     return RangeReport(files + len(lost), size, _conflicts(contested, task.mode)), contested
 
 
@@ -175,7 +175,8 @@ def _filed(contested: Iterable[Settled], mode: ConflictMode) -> Rows:
     lost = sorted(versions, key=lambda version: version.input)
     folders = [f"{mode.folder}/{version.input}" for version in lost]
     return Rows(
-        [Summary(f"{folder}/{version.name}", version.size) for folder, version in zip(folders, lost, strict=True)],
+        [sort_key(f"{folder}/{version.name}") for folder, version in zip(folders, lost, strict=True)],
+        [version.size for version in lost],
         [moved_below(folder, version.line) for folder, version in zip(folders, lost, strict=True)],
         [version.place for version in lost],
     )

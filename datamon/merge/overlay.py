@@ -31,7 +31,6 @@ class Delta:
     """What the changes make of a range of names. Names are sort keys, in order."""
 
     rows: Rows  # the files that are there afterwards, by the changes
-    keys: list[str]
     files: list[str]  # theirs, and those of files that were there for a moment: the base made room for all of them
     touched: list[str]  # files, and names that are deleted
     folders: list[NameRange]  # where everything is deleted; they do not overlap
@@ -45,11 +44,9 @@ class Delta:
         folders = [one.names for one in changes.covering.deletions]
         outcomes = [_outcome(piece) for piece in changes.settle()]
         rows = concatenated([outcome.rows for outcome in outcomes])
-        keys = rows.keys()
-        files = sorted({*keys, *(key for outcome in outcomes for key in outcome.ghosts)})
+        files = sorted({*rows.keys, *(key for outcome in outcomes for key in outcome.ghosts)})
         return cls(
             rows=rows,
-            keys=keys,
             files=files,
             touched=sorted({*files, *(key for outcome in outcomes for key in outcome.deleted)}),
             folders=united([*folders, *(names for outcome in outcomes for names in outcome.folders)]),
@@ -59,7 +56,7 @@ class Delta:
 
     def without_files(self) -> Delta:
         """What goes of the base, without what comes in its place."""
-        return replace(self, rows=no_rows(), keys=[])
+        return replace(self, rows=no_rows())
 
     def touches(self, names: NameRange) -> bool:
         """Whether anything of the base in a range may go, or be joined by something."""
@@ -74,12 +71,12 @@ class Delta:
 
     def slice(self, names: NameRange) -> Rows:
         """The files of a range that are there afterwards, by the changes."""
-        start, stop = _positions(self.keys, names)
+        start, stop = _positions(self.rows.keys, names)
         return self.rows[start:stop]
 
     def surviving(self, rows: Rows, names: NameRange) -> Rows:
         """Those rows of the base in a range that stay."""
-        keys = rows.keys()
+        keys = rows.keys
         gone: set[int] = set()
         for folder in ancestors(names.start):
             if folder in self._files:
@@ -177,5 +174,4 @@ def _in_order(base: Rows, changes: Rows) -> Rows:
     if not base or not changes:
         return base or changes
     both = base + changes
-    keys = both.keys()
-    return both.at(sorted(range(len(keys)), key=keys.__getitem__))
+    return both.at(sorted(range(len(both)), key=both.keys.__getitem__))

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import Protocol
+from dataclasses import dataclass, field
+from itertools import accumulate, chain, pairwise
+from typing import Protocol, TypeVar
 
 from datamon.core.concurrency import map_concurrently
-from datamon.core.names import NameRange, sort_key
+from datamon.core.names import NameRange, name_of, sort_key
 from datamon.lists.cutting import Cutting
 from datamon.lists.format import Block
 from datamon.lists.reference import ListRef
@@ -30,10 +30,11 @@ FEW_RANGES = 4  # that a small merge is spread over
 MAX_RANGES = 10_000
 MAX_MARKS = 1_000_000
 LARGEST = 4  # times its share, a range is cut anywhere: somebody may choose names that begin no list
+COPIED = 4  # times as fast as an entry is settled, an entry is copied: measured with lists in memory
 LARGE = 1.25  # and where hardly any mark begins a list, as with many small lists, it is so sooner
 
 Mark = tuple[str, int]
-"""(sort key, about how many entries a list has from there on up to its next mark)"""
+"""(sort key, about how many entries a list has from there on up to its next mark, or what they cost)"""
 
 ListOfInput = tuple[MergeInput, ListRef]
 BlocksOf = Callable[[ListOfInput], Sequence[Block]]
@@ -45,6 +46,7 @@ class Part:
 
     names: NameRange
     lost: ListRef | None = None
+    cost: int = field(default=0, compare=False)  # about how many entries must be settled there
 
 
 Work = Part | ListRef
@@ -68,8 +70,8 @@ def plan_merge(task: MergeTask, blocks_of: BlocksOf, is_below_base_file: Callabl
             work += lists
         else:
             held = held_by[names.start]
-            work += (Part(part) for part in _cut_stretch(task, names, lists, held, blocks_of, is_below_base_file))
-    return work + [Part(_span(one), one) if _meets_any(_span(one), touched) else one for one in lost]
+            work += _cut_stretch(task, names, lists, held, blocks_of, is_below_base_file)
+    return work + [Part(_span(one), one, one.count) if _meets_any(_span(one), touched) else one for one in lost]
 
 
 def _assigned(changes: list[ListOfInput], stretches: list[NameRange]) -> dict[str, list[ListOfInput]]:
@@ -158,25 +160,30 @@ def _cut_stretch(
     changes: list[ListOfInput],
     blocks_of: BlocksOf,
     is_below_base_file: Callable[[str], bool],
-) -> list[NameRange]:
-    """Cut a stretch of names where marks say that about as many entries have gone by as a range should have."""
+) -> list[Part]:
+    """Cut a stretch of names where marks say that about as much work has gone by as a range should have."""
     entries = sum(one.count for one in base) + sum(reference.count for _, reference in changes)
     ranges = max(1, entries // _target(task.sizes, entries))
     if ranges == 1:
-        return [names]
+        return [Part(names, cost=entries)]
     cutting = task.sizes.cutting
     marks = [(one.start, one.count) for one in base]
-    marks += _marks(changes, blocks_of, entries // MAX_MARKS, cutting)
-    inside = [mark for mark in marks if mark[0] >= names.start]
+    marks += _costs(changes, blocks_of, entries // MAX_MARKS, cutting)
+    inside = sorted(mark for mark in marks if mark[0] >= names.start)
+    cost = sum(cost for _, cost in inside)
+    ranges = max(1, cost // _target(task.sizes, cost))
     first_names = {one.start for one in base}
 
     def may_cut(key: str, *, anywhere: bool) -> bool:
         if key in first_names:
             return True
-        return (anywhere or cutting.starts_list(key.replace("\0", "/"))) and not (base and is_below_base_file(key))
+        return (anywhere or cutting.starts_list(name_of(key))) and not (base and is_below_base_file(key))
 
     few_begin = not base and sum(may_cut(key, anywhere=False) for key, _ in inside) < 2 * ranges
-    return cut_at(inside, names, ranges, may_cut, LARGE if few_begin else LARGEST)
+    parts = cut_at(inside, names, ranges, may_cut, LARGE if few_begin else LARGEST)
+    starts = [bisect_left(inside, (part.start,)) for part in parts]
+    costs = (sum(cost for _, cost in inside[a:b]) for a, b in pairwise([*starts, len(inside)]))
+    return [Part(part, cost=cost) for part, cost in zip(parts, costs, strict=True)]
 
 
 def _target(sizes: Sizes, entries: int) -> int:
@@ -198,13 +205,12 @@ def _always(key: str, *, anywhere: bool) -> bool:  # noqa: ARG001
 def cut_at(
     marks: list[Mark], names: NameRange, ranges: int, may_cut: MayCut = _always, largest: float = LARGEST
 ) -> list[NameRange]:
-    """Cut names into about so many ranges with as many entries each. No mark lies before them."""
+    """Cut names into about so many ranges with as many entries each. Marks are sorted, and none lies before them."""
     cuts = _cuts(marks, ranges, may_cut, largest) if ranges > 1 else []
     return [NameRange(start, stop) for start, stop in zip([names.start, *cuts], [*cuts, names.stop], strict=True)]
 
 
 def _cuts(marks: list[Mark], ranges: int, may_cut: MayCut, largest: float) -> list[str]:
-    marks.sort()
     share = sum(count for _, count in marks) / ranges
     cuts: list[str] = []
     since = 0  # how many entries came before the last cut
@@ -218,19 +224,39 @@ def _cuts(marks: list[Mark], ranges: int, may_cut: MayCut, largest: float) -> li
     return cuts
 
 
-def _marks(lists: list[ListOfInput], blocks_of: BlocksOf, step: int, cutting: Cutting) -> Iterator[Mark]:
-    """Where names lie: where lists of the result may begin, and else at least a step of entries apart in each list."""
+def _costs(lists: list[ListOfInput], blocks_of: BlocksOf, step: int, cutting: Cutting) -> Iterator[Mark]:
+    """Where names lie, and what it costs to merge them: a block that no other one overlaps will only be copied."""
+    pieces = sorted(chain.from_iterable(map_concurrently(lists, lambda one: _pieces(one, blocks_of, step, cutting))))
+    for cluster in clusters(pieces):
+        yield from ((start, max(1, count // COPIED) if len(cluster) == 1 else count) for start, _, count in cluster)
 
-    def marks(one: ListOfInput) -> list[Mark]:
-        if one[1].count <= cutting.block_entries:
-            return [(one[1].start, one[1].count)]
-        result: list[Mark] = []
-        for block in blocks_of(one):
-            if result and result[-1][1] < step and not cutting.starts_list(block.first):
-                result[-1] = (result[-1][0], result[-1][1] + block.count)
-            else:
-                result.append((sort_key(block.first), block.count))
-        return result
 
-    for some in map_concurrently(lists, marks):
-        yield from some
+def _pieces(one: ListOfInput, blocks_of: BlocksOf, step: int, cutting: Cutting) -> list[tuple[str, str, int]]:
+    """A list in pieces: cut where lists of the result may begin, and else at least a step of entries apart."""
+    reference = one[1]
+    marks: list[Mark] = []
+    for block in blocks_of(one) if reference.count > cutting.block_entries else ():
+        if marks and marks[-1][1] < step and not cutting.starts_list(block.first):
+            marks[-1] = (marks[-1][0], marks[-1][1] + block.count)
+        else:
+            marks.append((sort_key(block.first), block.count))
+    marks = marks or [(reference.start, reference.count)]
+    ends = [*(start for start, _ in marks[1:]), reference.end]
+    return [(start, end, count) for (start, count), end in zip(marks, ends, strict=True)]
+
+
+Interval = TypeVar("Interval", bound=tuple[str, str, *tuple[object, ...]])
+
+
+def clusters(intervals: Iterable[Interval]) -> Iterator[list[Interval]]:
+    """Intervals of names that overlap, of some that are sorted: (start, end, anything else)."""
+    cluster: list[Interval] = []
+    reach = ""
+    for one in intervals:
+        if cluster and one[0] >= reach:
+            yield cluster
+            cluster = []
+        cluster.append(one)
+        reach = max(reach, one[1]) if len(cluster) > 1 else one[1]
+    if cluster:
+        yield cluster

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from datamon.core.names import EVERYTHING, NameRange
+from datamon.core.names import EVERYTHING, NameRange, name_of
 from datamon.merge.inputs import InputId
 
 Strength = tuple[int, int, str]
@@ -121,7 +121,7 @@ def with_folder_deletions(
     """The versions of a name, with the deletions of folders that count for it."""
     if not deletions:
         return versions
-    name = versions[0].name if versions else key.replace("\0", "/")
+    name = versions[0].name if versions else name_of(key)
     holders = {version.input for version in versions}
     by_input = {
         one.strength[2]: one for one in sorted(deletions, key=lambda one: one.strength)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, compress, count
+from itertools import accumulate, compress, count
 
-from datamon.core.names import NameRange, inside_folder, is_below, sort_key
+from datamon.core.names import NameRange, inside_folder, is_below, name_of
 from datamon.lists.cutting import Cutting
-from datamon.lists.format import Rows, concatenated, decode_line, decode_timestamp, no_rows, pick
+from datamon.lists.format import DELETED, Rows, concatenated, decode_line, decode_timestamp, no_rows, pick
 from datamon.merge.inputs import Role
 from datamon.merge.rules import (
     FolderDeletion,
@@ -84,8 +84,7 @@ class Run:
     rank: int | None
     key: str  # of the list
     rows: Rows
-    keys: list[str]  # of the rows
-    firsts: list[str]  # names that blocks begin with
+    firsts: list[str]  # sort keys that blocks begin with
     has_deletions: bool = False
 
     def strength(self, place: bytes) -> Strength:
@@ -126,14 +125,10 @@ class Strip:
     ) -> None:
         self._names, self._runs, self._covering, self._find_strongest = names, runs, covering, find_strongest
         self._ends = list(accumulate(len(run.rows) for run in runs))
-        if len(runs) == 1:
-            rows, keys = runs[0].rows, runs[0].keys
-            self._positions = list(range(len(keys)))
-        else:
-            rows, keys = concatenated([run.rows for run in runs]), list(chain.from_iterable(run.keys for run in runs))
-            self._positions = sorted(range(len(keys)), key=keys.__getitem__)  # runs are sorted, so this merges them
-            rows, keys = rows.at(self._positions), pick(keys, self._positions)
-        self._rows, self._keys = rows, keys
+        self._rows = concatenated([run.rows for run in runs])  # a run after the other
+        by_run = self._rows.keys
+        self._order = sorted(range(len(by_run)), key=by_run.__getitem__)  # runs are sorted, so this merges them
+        self._keys = keys = pick(by_run, self._order)
         self._following = keys[1:] + ([] if names.stop is None else [names.stop])
         self._cutting, self._has_layers = cutting, has_layers
         self._lost: list[int] = []  # positions, in order
@@ -146,18 +141,20 @@ class Strip:
             if position >= done:
                 done = self._settle_name(position)
         self._covering.leave(self._names.stop)
-        self._outcome.rows = self._rows.without(self._lost) if self._lost else self._rows
+        for position in reversed(self._lost):
+            del self._order[position]
+        self._outcome.rows = self._rows.at(self._order)
         self._outcome.block_starts = self._block_starts()
         return self._outcome
 
     def _block_starts(self) -> list[tuple[int, bool]]:
         """Which rows begin a block. Their hashes say so; but where one does, a block of its input begins there too."""
-        summaries = self._outcome.rows.summaries
+        keys = self._outcome.rows.keys
         starts: list[tuple[int, bool]] = []
-        for name in sorted({name for run in self._runs for name in run.firsts}, key=sort_key):
-            position = bisect_left(self._keys, sort_key(name))
-            position -= bisect_left(self._lost, position)
-            if self._cutting.starts_block(name) and position < len(summaries) and summaries[position].name == name:
+        for key in sorted({key for run in self._runs for key in run.firsts}):
+            position = bisect_left(keys, key)
+            name = name_of(key)
+            if key in keys[position : position + 1] and self._cutting.starts_block(name):
                 starts.append((position, self._cutting.starts_list(name)))
         return starts
 
@@ -249,8 +246,8 @@ class Strip:
         """The versions of the name at a position, and the position of the next name."""
         stop = bisect_right(self._keys, self._keys[start], start)
         held = [
-            self._run(position).version(self._rows.lines[position], self._rows.places[position])
-            for position in range(start, stop)
+            self._run(number).version(self._rows.lines[number], self._rows.places[number])
+            for number in self._order[start:stop]
         ]
         return held, stop
 
@@ -259,13 +256,13 @@ class Strip:
         folder = inside_folder(key)
         if self._names.stop is not None and (folder.stop is None or folder.stop > self._names.stop):
             return self._find_strongest(folder, role)
-        inside = range(following, bisect_left(self._keys, folder.stop or "", following))
         strengths = (
-            self._run(position).strength(self._rows.places[position])
-            for position in inside
-            if self._run(position).role == role and not self._rows.summaries[position].deleted
+            self._run(number).strength(self._rows.places[number])
+            for number in self._order[following : bisect_left(self._keys, folder.stop or "", following)]
+            if self._run(number).role == role and self._rows.sizes[number] != DELETED
         )
         return max(strengths, default=None)
 
-    def _run(self, position: int) -> Run:
-        return self._runs[bisect_right(self._ends, self._positions[position])]
+    def _run(self, number: int) -> Run:
+        """The run that a row belongs to."""
+        return self._runs[bisect_right(self._ends, number)]

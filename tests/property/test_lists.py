@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from datamon.content.entry import Entry
 from datamon.core.errors import CorruptObject, Failed
-from datamon.core.names import NameRange, sort_key
+from datamon.core.names import NameRange, name_of, sort_key
 from datamon.lists.cutting import Cutting
 from datamon.lists.format import Deletion, rows_of
 from datamon.lists.reader import FileList, read_reference
@@ -70,9 +70,9 @@ def test_a_range_is_what_a_filter_would_give(entries, one, other):
         assert in_memory(body, reference).entries(names_range) == inside
         assert in_memory(body, reference).latest(names_range) == max((e.timestamp for e in inside), default=None)
     earlier = [entry.name for entry in entries if sort_key(entry.name) < stop]
-    before = in_memory(body, reference).last_before(stop).summaries
+    before = in_memory(body, reference).last_before(stop).keys
     if stop not in {sort_key(entry.name) for entry in entries}:  # else there is nothing above it
-        assert [summary.name for summary in before] == earlier[-1:]
+        assert [name_of(key) for key in before] == earlier[-1:]
 
 
 @given(st.lists(names, min_size=2, max_size=20, unique=True))
@@ -262,7 +262,7 @@ def test_a_few_names_of_a_long_list_are_found_in_a_small_part_of_it():
         return FileList("k", reference, get)
 
     assert [e.name for e in listed().entries(NameRange("00300\0" + "5", "00301"))] == ["00300/5", "00300/6"]
-    assert [s.name for s in listed().last_before("00300").summaries] == ["00299/6"]
+    assert listed().last_before("00300").keys == [sort_key("00299/6")]
     assert len(read) == 3  # the head once
     assert sum(read) < len(body) * 0.5
     read.clear()

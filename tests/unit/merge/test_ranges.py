@@ -43,7 +43,7 @@ def blocks_of(count, per_block=250):
     return blocks
 
 
-@pytest.mark.parametrize("splits", [1, 10, 200])
+@pytest.mark.parametrize("splits", [2, 10, 200])
 @pytest.mark.parametrize("shift", [0, 1])
 def test_ranges_are_about_equal_though_all_lists_start_alike(splits, shift):
     count, target = 200_000 // splits, 5_000
@@ -65,9 +65,20 @@ def test_ranges_are_cut_where_lists_of_the_result_begin():
     def blocks(_):
         return [Block(name, 256, 0, 1, 1, "", "") for name in starts]
 
-    parts = plan([peer("s", listed(names[0], names[-1], len(names)))], blocks, Sizes(5_000, cutting=cutting))
+    inputs = [peer(split, listed(names[0], names[-1], len(names))) for split in ("s", "t")]
+    parts = plan(inputs, blocks, Sizes(5_000, cutting=cutting))
     assert len(parts) > 20
     assert all(cutting.starts_list(part.names.start) for part in parts[1:])
+
+
+def test_what_is_only_copied_makes_larger_ranges():
+    """A task costs Spark as much as copying some ten thousand entries."""
+    together, sizes = listed("000000", "199999", 200_000), Sizes(5_000, cutting=EVERY_NAME_BEGINS_A_LIST)
+    settled = plan([peer("s", together), peer("t", together)], blocks_of(200_000), sizes)
+    copied = plan([peer("s", together)], blocks_of(200_000), sizes)
+    assert len(copied) < len(settled) / 4
+    for parts in (settled, copied):
+        assert max(part.cost for part in parts) < 1.5 * 5_000
 
 
 def test_names_that_begin_no_list_are_cut_all_the_same():
@@ -118,7 +129,8 @@ def test_no_inputs_are_no_work():
 
 
 def test_no_range_is_cut_below_a_file_of_the_base():
-    inputs = [base(listed("000000", "000000")), peer("s", listed("000001", "199999", 200_000))]
+    inputs = [base(listed("000000", "000000"))]
+    inputs += [peer(split, listed("000001", "199999", 200_000)) for split in ("s", "t")]
     task = MergeTask(inputs, sizes=Sizes(5_000, cutting=EVERY_NAME_BEGINS_A_LIST))
     parts = plan_merge(task, blocks_of(200_000), lambda key: key < "100000")
     assert all(part.names.start >= "100000" for part in parts[1:])
