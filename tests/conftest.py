@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,8 @@ from datamon.settings.settings import Settings
 from datamon.settings.stack import is_stack_alive, running_stack
 from datamon.starter.client import Datamon
 from datamon.worker.spark import SparkRuntime
-from tests.servers import s3_server
+from tests.java_archive import use_archive
+from tests.servers import S3Server, start_s3, used_together
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
 BIN = Path(sys.executable).parent
@@ -30,6 +31,14 @@ def as_an_ordinary_user():
     if os.geteuid() == 0:
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
             ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def pytest_configure(config):
+    """The process that starts all others sees to it that their Sparks start sooner."""
+    if not hasattr(config, "workerinput"):
+        making = use_archive()
+        if making is not None:
+            config.add_cleanup(making.kill)
 
 
 def pytest_collection_modifyitems(items):
@@ -103,19 +112,37 @@ class Command:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory):
-    """A running `datamon up`, and the command that talks to it."""
-    command = Command(tmp_path_factory.mktemp("home"))
-    command("up", "--detach")
-    yield command
-    command("down")
-    assert not is_stack_alive(command.home)
+def shared_folder(tmp_path_factory, request):
+    """A folder that all processes of this test run know."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if hasattr(request.config, "workerinput") else own
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory):
+def stack(shared_folder):
+    """A running `datamon up`, and the command that talks to it."""
+
+    def start(home):
+        Command(home)("up", "--detach")
+        return str(home)
+
+    def stop(home):
+        Command(Path(home))("down")
+        assert not is_stack_alive(Path(home))
+
+    with used_together(shared_folder, "stack", start, stop) as home:
+        yield Command(Path(home))
+
+
+@pytest.fixture(scope="session")
+def s3(shared_folder):
     """A running S3 server. Its credentials are in the environment of the tests, and of what they start."""
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+
+    def start(folder):
+        return json.dumps(asdict(start_s3(folder)))
+
+    with used_together(shared_folder, "s3", start, lambda known: S3Server(**json.loads(known)).stop()) as known:
+        server = S3Server(**json.loads(known))
         os.environ.update(server.environment)
         yield server
         for name in server.environment:

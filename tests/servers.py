@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +26,15 @@ LOOPBACK = "127.0.0.1"
 BUCKET = "datasets"
 
 
+_started: list[subprocess.Popen[bytes]] = []  # here as long as this process is, for others may use them still
+
+
 @dataclass
 class S3Server:
     endpoint: str
     access_key: str
     secret_key: str
+    pid: int = 0
 
     @property
     def environment(self):
@@ -47,10 +55,26 @@ class S3Server:
         """A new, empty s3:// URL. All are in one bucket, for each bucket of SeaweedFS claims several volumes."""
         return f"s3://{BUCKET}/{secrets.token_hex(6)}"
 
+    def stop(self):
+        """End it at once: it takes long to leave in order, and its data is going anyway."""
+        os.kill(self.pid, signal.SIGKILL)
+        for process in _started:
+            if process.pid == self.pid:
+                process.wait()
+
 
 @contextmanager
 def s3_server(folder: Path):
     """Run SeaweedFS as long as the block does, with its data below the folder."""
+    server = start_s3(folder)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def start_s3(folder: Path) -> S3Server:
+    """Start SeaweedFS, with its data below the folder. It runs until somebody stops it, be it another process."""
     server = S3Server(f"http://{LOOPBACK}:{(ports := free_ports(8))[0]}", secrets.token_hex(8), secrets.token_hex(16))
     command = [_weed(), "server", f"-dir={folder}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", "-filer", "-s3"]
     listening = ["s3", "master", "volume", "filer"]
@@ -61,12 +85,40 @@ def s3_server(folder: Path):
     log_path = folder / "weed.log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
+    _started.append(process)
+    server.pid = process.pid
     try:
         _until_ready(server, process, log_path)
-        yield server
-    finally:
-        process.kill()  # it takes long to leave in order, and its data is going anyway
-        process.wait()
+    except BaseException:
+        server.stop()
+        raise
+    return server
+
+
+@contextmanager
+def used_together(folder: Path, name: str, start: Callable[[Path], str], stop: Callable[[str], None]):
+    """Something that all processes of a test run use: the first one starts it, and the last one stops it.
+
+    `start` gets a folder for it and says what the others need to know; all that, and `stop`, get to see is this text.
+    """
+    about = folder / f"{name}.json"
+    with (folder / f"{name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        users, known = json.loads(about.read_text()) if about.exists() else (0, "")
+        if not users:
+            home = folder / name
+            home.mkdir(exist_ok=True)
+            known = start(home)
+        about.write_text(json.dumps([users + 1, known]))
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        try:
+            yield known
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            users, known = json.loads(about.read_text())
+            about.write_text(json.dumps([users - 1, known]))
+            if users == 1:
+                stop(known)
 
 
 def _weed():

@@ -129,7 +129,7 @@ class Native:
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(20 if name == "worker" else 1)  # the others are not ours, and some take very long
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -181,13 +181,16 @@ def test_an_upload_that_is_killed_goes_on_and_stores_nothing_again(cloud, elsewh
     size = sum(path.stat().st_size for path in source.iterdir())
     before = set(context.blob.keys())
 
+    def new_keys():
+        return set(context.blob.keys()) - before
+
     def stored():
-        return {key: context.blob.head(key) for key in set(context.blob.keys()) - before}
+        return {key: context.blob.head(key) for key in new_keys()}
 
     where = opened(cloud)
     worker = start_worker(elsewhere)
     split = elsewhere("diamond", "add", *where, "--path", str(source), "--detach")
-    until(lambda: len(stored()) > 12, 60)
+    until(lambda: len(new_keys()) > 12, 60)
     worker.kill()
     worker.communicate()
     until(lambda: not processes_of(elsewhere.home))  # Spark has gone with it

@@ -105,7 +105,7 @@ def run_disk(args, log):
         if started > until:
             return
         try:
-            verdict, refused = disk.in_its_own_mounts(what, seed)
+            [(verdict, refused)] = disk.in_its_own_mounts(seed, what)
         except Exception:  # noqa: BLE001 - whatever it was, it is what we look for
             traceback.print_exc()
             log.run(scenario.name, seed, time.monotonic() - started)

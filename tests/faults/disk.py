@@ -1,17 +1,19 @@
-"""A store in a directory: its disk runs full, its worker is killed. Each run has a process and a mount of its own.
+"""A store in a directory: its disk runs full, its worker is killed. All that has a process and a mount of its own.
 
-python -m tests.faults.disk full|full-in-commit|killed SEED
+python -m tests.faults.disk SEED [full] [full-in-commit] [killed]
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.faults.checker import Verdict, Wrong
@@ -120,24 +122,27 @@ SCENARIOS = {
 }
 
 
-async def _run(folder, scenario, seed):
+async def _run(folder, seed, chosen):
     with cottage(folder, DISK) as built:
         async with await built.connect() as datamon:
-            return await one_run(built, datamon, scenario, seed)
+            for what in chosen:
+                built.make_room()
+                verdict, refused = await one_run(built, datamon, SCENARIOS[what], seed)
+                print(json.dumps([asdict(verdict), len(refused)]), flush=True)
 
 
-def in_its_own_mounts(what, seed) -> tuple[Verdict, int]:
-    """One run, with a disk that only it has. Gives the verdict, and how many refusals there were."""
+def in_its_own_mounts(seed, *chosen) -> list[tuple[Verdict, int]]:
+    """A run of each, with a disk that only they have. Gives the verdicts, and how many refusals there were."""
     flags = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
-    command = ["unshare", *flags, sys.executable, "-m", "tests.faults.disk", what, str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
+    command = ["unshare", *flags, sys.executable, "-m", "tests.faults.disk", str(seed), *chosen]
+    patience = 3 * PATIENCE * len(chosen)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     if done.returncode != 0:
         raise Wrong(done.stderr)
-    state, bundle, files, conflicts, splits, refused = done.stdout.split()[-6:]
-    return Verdict(state, bundle, int(files), int(conflicts), int(splits)), int(refused)
+    answers = map(json.loads, done.stdout.splitlines())
+    return [(Verdict(**verdict), refused) for verdict, refused in answers]
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="datamon-disk-", ignore_cleanup_errors=True) as name:
-        found, refused = asyncio.run(_run(Path(name), SCENARIOS[sys.argv[1]], int(sys.argv[2])))
-    print(found.state, found.bundle or "-", found.files, found.conflicts, found.splits, len(refused))
+        asyncio.run(_run(Path(name), int(sys.argv[1]), sys.argv[2:]))

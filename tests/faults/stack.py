@@ -252,7 +252,7 @@ class Cottage(_Place):
         (self.disk / "filler").write_bytes(b"x" * max(0, free.f_bavail * free.f_frsize - leave))
 
     def make_room(self):
-        (self.disk / "filler").unlink()
+        (self.disk / "filler").unlink(missing_ok=True)
 
     def a_day_later(self):
         """See to it that what killed writers have left is a day old, and that somebody writes then."""

@@ -1,4 +1,4 @@
-"""The short form of `make torture`: of each kind of fault one, with one seed."""
+"""The short form of `make torture`: every kind of fault once, with one seed."""
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.faults.scenarios import (
     kill_temporal,
     one_run,
     outage,
+    overtaken,
     skewed_clocks,
     storm,
     zombie,
@@ -23,7 +24,7 @@ from tests.faults.stack import farm
 pytestmark = pytest.mark.timeout(400)
 
 SEED = 7
-KILLS = ("an upload", "the merge", "bundle.yaml")
+KILLS = ("the plan", "an upload", "the merge", "bundle.yaml", "the label")
 ONCE = [
     Scenario("kill -9 of a worker, again and again", kill_at_all(KILLS), remote=True, label=True),
     Scenario("kill -9 of a worker in a cancel", kill_in_cancel("split.yaml: failed", done=False), canceled=True),
@@ -32,6 +33,7 @@ ONCE = [
     Scenario("failing requests and lost answers", storm(0.08)),
     Scenario("no store", outage(5)),
     Scenario("a zombie", zombie("bundle.yaml")),
+    Scenario("a zombie whose split was added again", overtaken("split.yaml with its lists")),
     Scenario("a source file changes", change_source("changes"), remote=False, large=True, may_fail=1),
     Scenario("a source file vanishes", change_source("vanishes"), remote=False, large=True, may_fail=1),
     Scenario("downloads that are killed", killed_downloads, large=True),
@@ -55,7 +57,8 @@ async def test_nothing_is_lost(built, scenario):
         assert ["large" in str(error) for error in refused] == [True]
 
 
-@pytest.mark.parametrize("what", ["full", "killed"])
-def test_a_store_in_a_directory(what):
-    verdict, _ = disk.in_its_own_mounts(what, SEED)
-    assert verdict.state in ("done", "canceled")
+def test_a_store_in_a_directory():
+    """On one small disk, one after the other."""
+    verdicts = disk.in_its_own_mounts(SEED, *disk.SCENARIOS)
+    assert len(verdicts) == len(disk.SCENARIOS)
+    assert {verdict.state for verdict, _ in verdicts} <= {"done", "canceled"}

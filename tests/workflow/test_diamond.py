@@ -272,7 +272,9 @@ async def test_a_window_limits_how_many_splits_run_at_once(datamon, repo, files)
     waiting = await diamond.add(files("p", {"a": "1"}))
     status = await diamond.status()
     assert (status.waiting, status.splits["running"]) == (1, 3)
-    await datamon.client.get_workflow_handle(f"split/{repo}/{diamond.id}/{stuck[0]}").cancel(reason="make room")
+    running = datamon.client.get_workflow_handle(f"split/{repo}/{diamond.id}/{stuck[0]}")
+    await until(lambda: is_running(running))
+    await running.cancel(reason="make room")
     assert (await waiting.result()).files == 1
 
 
