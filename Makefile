@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 3
+JOBS ?= 4
 READY := $(VENV)/.ready
 SOURCES := datamon workflows activities worker starter
 .DEFAULT_GOAL := help
