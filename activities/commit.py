@@ -23,7 +23,7 @@ from datamon.diamonds.commit import merge_task, read_splits
 from datamon.diamonds.model import Split
 from datamon.lists.reference import ListRef
 from datamon.merge.inputs import MergeTask
-from datamon.merge.kernel import SAMPLE, check_part, join_lists, joined, merge_part, work_of
+from datamon.merge.kernel import SAMPLE, Rewrite, assembled, check_part, merge_part, rewrite_lists, work_of
 from datamon.merge.modes import ConflictMode
 from datamon.merge.ranges import Part
 from datamon.stores import keys
@@ -86,13 +86,9 @@ class CommitActivities(contract.CommitActivities, ActivityGroup):
             self._refuse_conflicts(request, task, parts, job)
         job.progress = replace(progress, phase="merging")
         reports = job.run(partial(merge_part, task=task, context=self._context), parts, attrgetter("cost"))
-        lists = [one for report in reports for one in report.lists]
-        check_written(self._context.metadata, map(_key, lists), on_cluster=job.on_cluster)
-        lists = joined(
-            [*(one for one in work if not isinstance(one, Part)), *lists],
-            task,
-            lambda groups: self._join(groups, task, job),
-        )
+        written = (_key(one) for report in reports for one in report.lists)
+        check_written(self._context.metadata, written, on_cluster=job.on_cluster)
+        lists = assembled(work, reports, task, lambda rewrites: self._rewrite(rewrites, task, job))
         conflicts = sum(report.conflicts for report in reports)
         return Bundle(
             id=request.bundle,
@@ -114,9 +110,9 @@ class CommitActivities(contract.CommitActivities, ActivityGroup):
             lists=lists,
         )
 
-    def _join(self, groups: list[list[ListRef]], task: MergeTask, job: SparkJob) -> list[list[ListRef]]:
-        job.progress.all_parts += len(groups)
-        return job.run(partial(join_lists, task=task, context=self._context), groups)
+    def _rewrite(self, rewrites: list[Rewrite], task: MergeTask, job: SparkJob) -> list[list[ListRef]]:
+        job.progress.all_parts += len(rewrites)
+        return job.run(partial(rewrite_lists, task=task, context=self._context), rewrites)
 
     def _refuse_conflicts(self, request: MakeBundle, task: MergeTask, parts: list[Part], job: SparkJob) -> None:
         """Look before writing anything, so that a refused commit leaves nothing behind."""

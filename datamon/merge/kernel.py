@@ -8,12 +8,13 @@ wherever it runs, so a repeated task finds its lists there and is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from datamon.core.errors import AlreadyExists, CorruptObject
-from datamon.core.names import NameRange, ancestors, sort_key
+from datamon.core.names import NameRange, ancestors, inside_folder, sort_key
 from datamon.core.task_progress import ReportProgress, ignore_progress
 from datamon.core.text import quoted
 from datamon.lists.format import Block, RawBlock, Rows, moved_below, no_rows
@@ -48,13 +49,17 @@ class RangeReport:
 
 def work_of(task: MergeTask, context: Context) -> list[Work]:
     """The work of a merge. Of the heads that it takes to cut, only marks are kept."""
+    folders: list[NameRange] = []  # in the place of files of the base, as far as we know
 
     def is_below_base_file(key: str) -> bool:
+        if folders and folders[-1].holds(key):  # keys come in order, and there may be many below one file
+            return True
         responsible = [one for one in task.base if not one.lost and one.start < key]
         if not responsible:
             return False
         before = _open_base(max(responsible, key=lambda one: one.start), context).last_before(key)
-        return not set(ancestors(key)).isdisjoint(before.keys)
+        folders.extend(inside_folder(folder) for folder in ancestors(key) if folder in before.keys)
+        return bool(folders) and folders[-1].holds(key)
 
     return plan_merge(task, lambda pair: pair[0].open(pair[1], context).head.blocks, is_below_base_file)
 
@@ -110,15 +115,45 @@ def seams(references: Sequence[ListRef], task: MergeTask) -> list[list[ListRef]]
     return groups
 
 
-def join_lists(
-    group: Sequence[ListRef], task: MergeTask, context: Context, report_progress: ReportProgress = ignore_progress
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Lists of the result that may not stay as they are.
+
+    If they are several, they follow each other and must become one. It may also be one with versions that lost earlier,
+    and others that lost now are kept under the same names.
+    """
+
+    lists: Sequence[ListRef]
+    replaced_by: Sequence[ListRef] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything must be written."""
+        return len(self.lists) > 1 or bool(self.replaced_by)
+
+
+def rewrite_lists(
+    rewrite: Rewrite, task: MergeTask, context: Context, report_progress: ReportProgress = ignore_progress
 ) -> list[ListRef]:
-    """Write some lists that follow each other as they should be cut."""
-    writer = ListWriter(partial(_store, context), partial(_open_base, context=context), task.sizes.cutting)
-    for reference in group:
-        writer.refer(reference)
+    """Write some lists as they should be cut, and without what is replaced."""
+    open_base = partial(_open_base, context=context)
+    writer = ListWriter(partial(_store, context), open_base, task.sizes.cutting)
+    for reference in rewrite.lists:
+        if rewrite.replaced_by:
+            names = NameRange(reference.start, reference.end)
+            replacing = Delta.of_files(_replacing(names, map(open_base, rewrite.replaced_by)))
+            writer.move(replacing.surviving(open_base(reference).rows(), names))
+        else:
+            writer.refer(reference)
     report_progress(0, 0, 0)
-    return writer.finish()
+    return _as_lost(writer.finish()) if rewrite.replaced_by else writer.finish()
+
+
+def _replacing(names: NameRange, lists: Iterable[FileList]) -> Iterator[str]:
+    """The sort keys in a range and above it that some lists hold."""
+    for listed in lists:
+        yield from listed.rows(names).keys
+        yield from chain.from_iterable(listed.find(folder).keys for folder in ancestors(names.start))
 
 
 Store = Callable[[bytes, ListRef], None]
@@ -221,19 +256,35 @@ def in_name_order(references: Iterable[ListRef]) -> list[ListRef]:
 def whole_merge(task: MergeTask, context: Context, names: Sequence[NameRange] | None = None) -> list[ListRef]:
     """Merge everything here and now, cut as it would be or at will. Spark does the same in tasks."""
     work: list[Work] = [Part(one) for one in names] if names is not None else work_of(task, context)
-    lists: list[ListRef] = []
-    for one in work:
-        lists += merge_part(one, task, context).lists if isinstance(one, Part) else [one]
-    return joined(lists, task, lambda groups: [join_lists(group, task, context) for group in groups])
+    reports = [merge_part(one, task, context) for one in work if isinstance(one, Part)]
+    return assembled(work, reports, task, lambda rewrites: [rewrite_lists(one, task, context) for one in rewrites])
 
 
-def joined(
-    references: Iterable[ListRef], task: MergeTask, join_all: Callable[[list[list[ListRef]]], list[list[ListRef]]]
+RewriteAll = Callable[[list[Rewrite]], list[list[ListRef]]]
+
+
+def assembled(
+    work: Iterable[Work], reports: Iterable[RangeReport], task: MergeTask, rewrite_all: RewriteAll
 ) -> list[ListRef]:
-    """The lists of the result, with those joined that must become one."""
-    ordered = in_name_order(references)
-    groups = seams([one for one in ordered if not one.lost], task)
-    several = [group for group in groups if len(group) > 1]
-    rewritten = iter(join_all(several) if several else [])
-    lists = [one for group in groups for one in (next(rewritten) if len(group) > 1 else group)]
-    return [*lists, *(one for one in ordered if one.lost)]
+    """The lists of the result in order, out of what all work came to. Reports are those of the parts, in order."""
+    won: list[ListRef] = []
+    lost_earlier: list[ListRef] = []
+    lost_now: list[ListRef] = []
+    reported = iter(reports)
+    for one in work:
+        earlier = one.lost is not None if isinstance(one, Part) else one.lost
+        for reference in next(reported).lists if isinstance(one, Part) else [one]:
+            (lost_earlier if earlier else lost_now if reference.lost else won).append(reference)
+    rewrites = [Rewrite(group) for group in seams(in_name_order(won), task)]
+    rewrites += [Rewrite([one], [other for other in lost_now if _may_replace(other, one)]) for one in lost_earlier]
+    needed = [one for one in rewrites if one.is_needed]
+    rewritten = iter(rewrite_all(needed) if needed else [])
+    lists = [reference for one in rewrites for reference in (next(rewritten) if one.is_needed else one.lists)]
+    return in_name_order([*lists, *lost_now])
+
+
+def _may_replace(newer: ListRef, older: ListRef) -> bool:
+    """Whether a list may hold names of another one, or names above all of that."""
+    folders = ancestors(older.start)
+    last = sort_key(newer.last)
+    return newer.meets(NameRange(older.start, older.end)) or any(newer.start <= folder <= last for folder in folders)

@@ -54,6 +54,12 @@ class Delta:
             _files={*files, *above},
         )
 
+    @classmethod
+    def of_files(cls, keys: Iterable[str]) -> Delta:
+        """Files that take the place of others, and are elsewhere themselves."""
+        files = sorted(set(keys))
+        return cls(no_rows(), files, files, [], [], set(files))
+
     def without_files(self) -> Delta:
         """What goes of the base, without what comes in its place."""
         return replace(self, rows=no_rows())

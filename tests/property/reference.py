@@ -15,27 +15,38 @@ def is_folder(item):
     return not isinstance(item, Entry) and item.name.endswith("/")
 
 
-def merged(base, peers, layers, rank=lambda item, peer: item.timestamp):
-    """The files that there are, and the versions that lost: {name: entry}, {(name, peer, hash)}."""
-    files = {entry.name: entry for entry in base}
+def merged(base, peers, layers, rank=lambda item, peer: item.timestamp, lost=()):
+    """What there is, which versions lost, and what is kept of these and of those that `lost` before.
+
+    {name: entry}, {(name, peer, hash)}, {name: hash}
+    """
+    files, kept = {entry.name: entry for entry in base}, {entry.name: entry.hash for entry in lost}
     winners, conflicts = settled(peers, rank)
     folders = [item for peer in peers.values() for item in peer if is_folder(item)]
     for layer in [folders + winners, *layers]:
         write(files, layer)
-    return files, conflicts
+        make_room(kept, layer)
+    filed = {f".conflicts/{peer}/{name}": content for name, peer, content in conflicts if content}
+    make_room(kept, [Entry(name, content, 1, 420, 0, 0) for name, content in filed.items()])
+    return files, conflicts, kept | filed
 
 
 def write(files, items):
-    """Somebody writes these at once: deletions, and then files, which make room for themselves."""
+    """Somebody writes these at once: deletions, and then files."""
+    make_room(files, items)
+    files |= {item.name: item for item in items if isinstance(item, Entry)}
+
+
+def make_room(files, items):
+    """What is deleted goes, and what stands in the way of files."""
     for item in items:
         if is_folder(item):
             remove(files, lambda name, item=item: inside(name, item.name))
-        elif not isinstance(item, Entry):
+        else:
             files.pop(item.name, None)
-    added = [item for item in items if isinstance(item, Entry)]
-    for entry in added:
-        remove(files, lambda name, entry=entry: below(name, entry.name) or below(entry.name, name))
-    files |= {entry.name: entry for entry in added}
+    for entry in items:
+        if isinstance(entry, Entry):
+            remove(files, lambda name, entry=entry: below(name, entry.name) or below(entry.name, name))
 
 
 def remove(files, is_gone):

@@ -56,6 +56,10 @@ odd_files = st.builds(lambda name, content, time: Entry(name, content, 1, 420, 0
 folders = short_names.map(lambda name: f"{name}/") | st.just("/")
 deletions = st.builds(Deletion, short_names | folders, times)
 
+lost_names = st.builds("/".join, st.tuples(st.just(".conflicts"), st.sampled_from("ab"), short_names))
+lost_files = st.lists(
+    st.builds(lambda name, content: Entry(name, content, 1, 420, 0, 0), lost_names, contents), max_size=6
+).map(in_order_without_clashes)
 bundles = st.lists(files | odd_files, max_size=12).map(in_order_without_clashes)
 splits = st.lists(files | odd_files, min_size=1, max_size=8).map(in_order_without_clashes)
 changes = st.lists(files | odd_files | deletions, min_size=1, max_size=8).map(in_order_without_clashes)

@@ -1,6 +1,7 @@
 """The merge against a reference of a few lines: any mix of inputs, in any order, laid out and cut in any way."""
 
 import tempfile
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -20,7 +21,7 @@ from datamon.stores import keys
 from datamon.stores.context import open_context
 from tests.bundles import put_lists
 from tests.property.reference import merged
-from tests.property.strategies import bundles, changes, splits
+from tests.property.strategies import bundles, changes, lost_files, splits
 
 SMALL = Cutting(block_entries=2, list_entries=4)
 
@@ -51,8 +52,10 @@ def put_input(context, name, role, items, position, per_list):
     return MergeInput(name, role, references, f"{name}/", position)
 
 
-def merge_task(context, base, peers, layers, layout, order=Order.UPLOADED):
-    inputs = [MergeInput("base", Role.BASE, put_lists(context, base, SMALL))] if base else []
+def merge_task(context, base, peers, layers, layout, order=Order.UPLOADED, lost=()):
+    of_base = put_lists(context, base, SMALL) if base else []
+    of_base += [replace(one, lost=True) for one in (put_lists(context, lost, SMALL) if lost else [])]
+    inputs = [MergeInput("base", Role.BASE, of_base)] if of_base else []
     for position, (name, items) in enumerate(peers.items()):
         inputs.append(put_input(context, name, Role.PEER, items, position, layout["per_list"]))
     for position, items in enumerate(layers):
@@ -64,24 +67,23 @@ def contents_of(context, references):
     return {entry.name: entry for entry in bundle_lists(context, references).entries()}
 
 
-def check_merge(base, peers, layers, layout, random, order=Order.UPLOADED):
+def check_merge(base, peers, layers, layout, random, order=Order.UPLOADED, lost=()):
     """The result is what the reference says, and is cut as if it had been written at once."""
     by_position = {name: position for position, name in enumerate(peers)}
     rank = (lambda item, peer: item.timestamp) if order is Order.UPLOADED else (lambda item, peer: by_position[peer])
-    files, conflicts = merged(base, peers, layers, rank)
+    files, conflicts, kept_lost = merged(base, peers, layers, rank, lost)
     with tempfile.TemporaryDirectory() as folder:
         context = open_context(folder)
-        task = merge_task(context, base, peers, layers, layout, order)
+        task = merge_task(context, base, peers, layers, layout, order, lost)
         task = MergeTask(random.sample(task.inputs, len(task.inputs)), task.mode, task.order, task.sizes)
-        if not base:
+        if not base and not lost:
             checked = [check_part(part, task, context) for part in work_of(task, context) if isinstance(part, Part)]
             assert sum(report.conflicts for report in checked) == len(conflicts)
         references = whole_merge(task, context)
         kept = [reference for reference in references if not reference.lost]
-        lost = [reference for reference in references if reference.lost]
         assert contents_of(context, kept) == files
-        filed = {(f".conflicts/{peer}/{name}", content) for name, peer, content in conflicts if content}
-        assert {(entry.name, entry.hash) for entry in contents_of(context, lost).values()} == filed
+        held = [entry for one in references if one.lost for entry in contents_of(context, [one]).values()]
+        assert sorted((entry.name, entry.hash) for entry in held) == sorted(kept_lost.items())
         in_order = sorted(files.values(), key=lambda entry: entry.name.split("/"))
         assert kept == put_lists(context, in_order, SMALL)
 
@@ -102,9 +104,9 @@ def test_layers_over_a_base(base, layers, layout, random):
 
 
 @settings(max_examples=250, deadline=None)
-@given(bundles, st.lists(changes, max_size=3), st.lists(changes, max_size=3), layouts(), randoms)
-def test_any_mix_of_inputs(base, peers, layers, layout, random):
-    check_merge(base, dict(zip("abc", peers, strict=False)), layers, layout, random)
+@given(bundles, lost_files, st.lists(changes, max_size=3), st.lists(changes, max_size=3), layouts(), randoms)
+def test_any_mix_of_inputs(base, lost, peers, layers, layout, random):
+    check_merge(base, dict(zip("abc", peers, strict=False)), layers, layout, random, lost=lost)
 
 
 def test_splits_of_a_base_that_they_replace_are_no_conflict(tmp_path):

@@ -15,7 +15,7 @@ from datamon.diamonds.commit import read_splits
 from datamon.diamonds.model import Split, SplitState
 from datamon.lists.format import Deletion
 from datamon.lists.writer import UploadListWriter
-from datamon.merge.inputs import MergeInput, MergeTask, Role
+from datamon.merge.inputs import MergeInput, MergeTask, Role, Sizes
 from datamon.merge.kernel import check_part, merge_part, whole_merge, work_of
 from datamon.merge.modes import ConflictMode, Order
 from datamon.merge.ranges import Part
@@ -238,6 +238,15 @@ def test_a_folder_is_deleted_by_one_entry_and_its_lists_stay_closed(on_base):
     assert sum(one.count for one in merged) == 99_000
     everything = whole_merge(MergeTask([base, layer(context, [Deletion("/", 1)], "all")]), context)
     assert everything == []
+
+
+def test_a_large_folder_in_the_place_of_a_file_is_looked_up_once(on_base):
+    context, base = on_base
+    [file] = names_of([50_000])
+    changed = layer(context, files([f"{file}/{number:05d}" for number in range(60_000)], "3"))
+    [part] = [one for one in work_of(MergeTask([base, changed], sizes=Sizes(2_000)), context) if isinstance(one, Part)]
+    assert part.names.holds(sort_key(file))
+    assert len(context.metadata.read) <= 3, "a head and a block, and not for every place where it could be cut"
 
 
 def test_nothing_to_merge_is_no_work(on_base):
