@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 4
 READY := $(VENV)/.ready
+WITH_BENCH := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 SOURCES := datamon workflows activities worker starter
 .DEFAULT_GOAL := help
 
@@ -44,8 +45,16 @@ test-browser: browser ## look at the Web UI and reports in Chromium; SCREENSHOTS
 
 .PHONY: torture
 torture: $(READY) ## break things for an hour, with seeds that are printed, and write docs/internals/reliability.md; TORTURE="--minutes 5" for less
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(WITH_BENCH)
 	$(BIN)/python -m tests.faults $(TORTURE)
+
+BEFORE ?= HEAD
+.PHONY: against
+against: $(READY) ## compare with the code of the last commit, or of BEFORE=COMMIT, in turns; BENCH="--only commit" for less
+	$(WITH_BENCH)
+	rm -rf build/before && git clone --quiet . build/before && git -C build/before checkout --quiet $(BEFORE)
+	$(MAKE) -C build/before setup && cd build/before && $(WITH_BENCH)
+	$(BIN)/python -m bench.against build/before $(BENCH)
 
 .PHONY: bench
 bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; BENCH="--rounds 1" for less
@@ -53,7 +62,7 @@ bench: $(READY) ## compare with restic, s5cmd, rclone and dvc on one S3 server; 
 
 .PHONY: scale
 scale: $(READY) ## commits of up to 10 M files beside DuckDB and Spark SQL, many splits, and the chart in docs; half an hour
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(WITH_BENCH)
 	for what in merge listing "growth tiny" "growth entries" "growth splits" "growth chart" "concurrency knee" "concurrency adds" \
 		"concurrency diamonds" "concurrency chart"; do \
 		$(BIN)/python -m bench.$$what || missed="$$missed $$what"; done; test -z "$$missed"
