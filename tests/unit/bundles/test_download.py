@@ -68,6 +68,8 @@ def test_a_destination_that_is_not_empty_is_refused(reader, tmp_path):
 def test_an_empty_destination_is_welcome(reader, tmp_path):
     (tmp_path / "out").mkdir()
     download(reader, tmp_path / "out")
+    assert (tmp_path / "out" / "z").read_bytes() == b"last"
+    assert (tmp_path / "out" / "large").read_bytes() == (tmp_path / "source" / "large").read_bytes()
 
 
 def test_a_destination_that_cannot_be_written(reader, tmp_path):
