@@ -105,8 +105,8 @@ async def serve() -> None:
                 took = {}
                 for step in ("store", "store again"):
                     command.prepare(here, "")
-                    took[step] = timed(command.store, here, "")
-                took["fetch"] = timed(command.fetch, "", here.with_name("fetched"))
+                    took[step] = timed(command.store, here, here.name)
+                took["fetch"] = timed(command.fetch, here.name, here.with_name("fetched"))
                 shutil.rmtree(here.with_name("fetched"))
             shutil.rmtree(here, ignore_errors=True)
             print(json.dumps(took), flush=True)

@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from datamon.content.entry import Entry, Place
 from datamon.core.errors import CorruptObject, Failed
-from datamon.core.names import NameRange, is_below, name_of, sort_key
+from datamon.core.names import EVERYTHING, NameRange, is_below, name_of, sort_key
 
 T = TypeVar("T")
 
@@ -157,10 +157,10 @@ class Rows:
         """The name of the last of them."""
         return name_of(self.keys[-1])
 
-    def at(self, positions: Sequence[int]) -> Rows:
-        """Those at some positions, in that order."""
+    def at(self, positions: Sequence[int], keys: list[str] | None = None) -> Rows:
+        """Those at some positions, in that order. Whoever has their sort keys saves picking them."""
         return Rows(
-            pick(self.keys, positions),
+            keys if keys is not None else pick(self.keys, positions),
             pick(self.sizes, positions),
             pick(self.lines, positions),
             pick(self.places, positions),
@@ -264,6 +264,18 @@ def decode_rows(key: str, entries: Sequence[bytes], places: Sequence[bytes]) -> 
     return Rows(keys, list(map(_size_of, summaries)), lines, place_lines)
 
 
+def rows_of_blocks(raws: Sequence[RawBlock], names: NameRange = EVERYTHING) -> Rows:
+    """The rows of blocks that follow each other, in a range of names. What lies outside is not decoded."""
+    parts = [(raw.entries, raw.places) for raw in raws]
+    if names != EVERYTHING:
+        for number in {0, len(raws) - 1} if raws else ():
+            parts[number] = raws[number].lines(names)
+    parts = [part for part in parts if part[0]]
+    if not parts:
+        return no_rows()
+    return decode_rows(raws[0].key, [entries for entries, _ in parts], [places for _, places in parts])
+
+
 def decode_entries(key: str, rows: Rows) -> list[Entry | Deletion]:
     """Rows as entries."""
     named = _decoded(key, _decode_named, _as_array(rows.lines), "entries")
@@ -308,9 +320,52 @@ class RawBlock:
     places: bytes
     key: str = ""  # of the list it comes from
 
-    def rows(self) -> Rows:
-        """Its rows, decoded."""
-        return decode_rows(self.key, [self.entries], [self.places])
+    def rows(self, names: NameRange = EVERYTHING) -> Rows:
+        """Its rows in a range of names, decoded."""
+        return rows_of_blocks([self], names)
+
+    def lines(self, names: NameRange) -> tuple[bytes, bytes]:
+        """The lines of its entries and places in a range of names. Only a few names are decoded to find them."""
+        start = self._offset(names.start)
+        stop = len(self.entries) if names.stop is None else self._offset(names.stop)
+        entries, before = self.entries[start:stop], self.entries.count(b"\n", 0, start)
+        if len(entries) == len(self.entries):
+            return self.entries, self.places
+        places = self.places.split(b"\n", before + entries.count(b"\n"))
+        return entries, join_lines(places[before:-1])
+
+    def row_before(self, key: str) -> Rows:
+        """The last row before a sort key; none where the block holds the key itself, or nothing before it."""
+        offset = self._offset(key)
+        if offset == 0 or (offset < len(self.entries) and self._key_at(offset)[0] == key):
+            return no_rows()
+        start = self.entries.rfind(b"\n", 0, offset - 1) + 1
+        before = self.entries.count(b"\n", 0, start)
+        places = self.places.split(b"\n", before + 1)[before:-1]
+        return decode_rows(self.key, [self.entries[start:offset]], [join_lines(places)])
+
+    def _offset(self, key: str) -> int:
+        """Where the lines of names from a sort key on begin.
+
+            0          low                 middle             high        len(entries)
+            | < key    | not looked at yet |                  | >= key    |
+
+        All three are beginnings of lines.
+        """
+        low, high = 0, len(self.entries)
+        while low < high:
+            middle = max(low, self.entries.rfind(b"\n", low, (low + high) // 2) + 1)
+            found, end = self._key_at(middle)
+            if found < key:
+                low = end
+            else:
+                high = middle
+        return low
+
+    def _key_at(self, offset: int) -> tuple[str, int]:
+        """The sort key in the line that begins at an offset, and where the next line begins."""
+        end = self.entries.find(b"\n", offset) + 1
+        return sort_key(decode_line(self.key, self.entries[offset : end - 1]).name), end
 
     @property
     def last(self) -> str:

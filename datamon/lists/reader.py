@@ -24,10 +24,10 @@ from datamon.lists.format import (
     RawBlock,
     Rows,
     decode_entries,
-    decode_rows,
     decode_timestamp,
     identity_of,
     no_rows,
+    rows_of_blocks,
 )
 from datamon.lists.reference import ListRef
 from datamon.stores.protocol import ObjectStore
@@ -80,17 +80,12 @@ class FileList:
         count = 1
         while start < stop:
             raws = self.read_blocks(start, min(stop, start + count))
-            rows = decode_rows(self.key, [raw.entries for raw in raws], [raw.places for raw in raws])
-            yield from decode_entries(self.key, cut(rows, names))
+            yield from decode_entries(self.key, rows_of_blocks(raws, names))
             start, count = start + count, 2 * count
 
     def rows(self, names: NameRange = EVERYTHING) -> Rows:
         """The same as rows."""
-        raws = self.read_blocks(*self.head.around(names))
-        if not raws:
-            return no_rows()
-        rows = decode_rows(self.key, [raw.entries for raw in raws], [raw.places for raw in raws])
-        return cut(rows, names)
+        return rows_of_blocks(self.read_blocks(*self.head.around(names)), names)
 
     def latest(self, names: NameRange) -> int | None:
         """The greatest timestamp of a file in a range of names. Of the blocks that lie inside, the head knows it."""
@@ -100,7 +95,7 @@ class FileList:
         inside = [block.latest for block in self.head.blocks[start + 1 : stop - 1] if block.count > block.deletions]
         for number in {start, stop - 1}:
             for raw in self.read_blocks(number, number + 1):
-                rows = cut(raw.rows(), names)
+                rows = raw.rows(names)
                 files = (place for size, place in zip(rows.sizes, rows.places, strict=True) if size != DELETED)
                 inside += (decode_timestamp(self.key, place) for place in files)
         return max(inside, default=None)
@@ -115,13 +110,7 @@ class FileList:
         if number == 0 or key in self.head.firsts[number : number + 1]:
             return no_rows()
         [raw] = self.read_blocks(number - 1, number)
-        rows = raw.rows()
-        position = bisect_left(rows.keys, key)
-        if key in rows.keys[position : position + 1]:
-            return no_rows()
-        if position == 0:
-            raise CorruptObject(self.key, "`index`: a block does not begin with its `first`")
-        return rows[position - 1 : position]
+        return raw.row_before(key)
 
     def read_blocks(self, start: int, stop: int) -> list[RawBlock]:
         """Some blocks as they are stored, verified. They are read at once."""
@@ -171,13 +160,6 @@ class FileList:
     def _check(self, body: bytes, digest: str) -> None:
         if blake3(body).hexdigest() != digest:
             raise CorruptObject(self.key, "its bytes do not match the digest in its descriptor")
-
-
-def cut(rows: Rows, names: NameRange) -> Rows:
-    """Only those rows that are in a range of names."""
-    start = bisect_left(rows.keys, names.start)
-    stop = len(rows) if names.stop is None else bisect_left(rows.keys, names.stop, start)
-    return rows if stop - start == len(rows) else rows[start:stop]
 
 
 def read_reference(key: str, body: bytes, index: str = "") -> ListRef:

@@ -18,13 +18,13 @@ from itertools import chain
 from typing import TypeVar
 
 from datamon.core.concurrency import map_concurrently
-from datamon.core.names import NameRange, ancestors, inside_folder, only_name, sort_key
+from datamon.core.names import EVERYTHING, NameRange, ancestors, inside_folder, only_name, sort_key
 from datamon.lists.format import (
     Block,
     RawBlock,
     Rows,
-    decode_rows,
     no_rows,
+    rows_of_blocks,
 )
 from datamon.lists.reader import FileList
 from datamon.lists.reference import ListRef
@@ -79,10 +79,7 @@ class _Cursor:
         """The last row before the range, which is in the first block or nowhere; see FileList."""
         if self.starts[0] >= self._names.start:
             return no_rows()
-        rows = self._raws[0].rows()
-        position = bisect_left(rows.keys, self._names.start)
-        is_there = self._names.start in rows.keys[position : position + 1]
-        return no_rows() if is_there or not position else rows[position - 1 : position]
+        return self._raws[0].row_before(self._names.start)
 
     def take_block(self) -> RawBlock:
         """The next block, undecoded. All before it has been taken."""
@@ -101,23 +98,23 @@ class _Cursor:
         """The rows in a range of names. All before it has been taken."""
         stop = len(self.starts) if names.stop is None else bisect_left(self.starts, names.stop, self._next)
         firsts = self.starts[self._next : stop]
-        if stop > self._next:
-            fresh = self._decode(stop)
-            self._rest = self._rest + fresh if self._rest else fresh
+        pieces: list[Rows] = []
+        if stop > self._next:  # a block begins in the range, so all that is left of the one before is in it
+            pieces.append(self._rest)
+            self._rest = self._decode(stop)
         end = len(self._rest) if names.stop is None else bisect_left(self._rest.keys, names.stop)
-        if not end:
+        pieces.append(self._rest[:end])
+        self._rest = self._rest[end:]
+        if not any(pieces):
             return None
-        taken, self._rest = self._rest[:end], self._rest[end:]
         has_deletions = self._listed.reference.deletions > 0
-        return Run(self._one.role, self._one.id, self._rank, self._listed.key, taken, firsts, has_deletions)
+        return Run(self._one.role, self._one.id, self._rank, self._listed.key, pieces, firsts, has_deletions)
 
     def _decode(self, stop: int) -> Rows:
         raws = [self._raws.pop(number) for number in range(self._next, stop)]
-        rows = decode_rows(self._listed.key, [raw.entries for raw in raws], [raw.places for raw in raws])
-        if self._next == 0 and self.starts[0] < self._names.start:
-            rows = rows[bisect_left(rows.keys, self._names.start) :]
+        extent = NameRange(self.starts[self._next], self.ends[stop - 1])
         self._next = stop
-        return rows
+        return rows_of_blocks(raws, EVERYTHING if self._names.contains(extent) else self._names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +232,7 @@ class Changes:
                 candidates = [listed.find(key) for key in wanted if reference.meets(only_name(key))]
             else:
                 candidates = [cursor.last_before() if cursor is not None else listed.last_before(start)]
-            run = Run(one.role, one.id, self._task.rank(one), listed.key, no_rows(), [])
+            run = Run(one.role, one.id, self._task.rank(one), listed.key, [], [])
             return [
                 (key, run.version(rows.lines[0], rows.places[0]))
                 for rows in candidates

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from datamon.core.names import NameRange, ancestors, inside_folder, is_below, only_name, sort_key
 from datamon.lists.format import Block, RawBlock, Rows, concatenated, no_rows
-from datamon.lists.reader import FileList, cut
+from datamon.lists.reader import FileList
 from datamon.lists.reference import ListRef
 from datamon.lists.writer import ListWriter
 from datamon.merge.changes import Changes
@@ -150,7 +150,7 @@ def _lay_over_list(listed: FileList, delta: Delta, extent: NameRange, writer: Li
         elif inside and not delta.touches(names):
             writer.copy(raw)
         else:
-            writer.move(_in_order(delta.surviving(cut(raw.rows(), names), names), delta.slice(names)))
+            writer.move(_in_order(delta.surviving(raw.rows(names), names), delta.slice(names)))
 
 
 def _blocks(listed: FileList, delta: Delta, extent: NameRange) -> Iterator[tuple[NameRange, RawBlock | None, bool]]:

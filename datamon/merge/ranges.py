@@ -30,7 +30,7 @@ FEW_RANGES = 4  # that a small merge is spread over
 MAX_RANGES = 10_000
 MAX_MARKS = 1_000_000
 LARGEST = 4  # times its share, a range is cut anywhere: somebody may choose names that begin no list
-COPIED = 4  # times as fast as an entry is settled, an entry is copied: measured with lists in memory
+COPIED = 3  # times as fast as an entry is settled, and more, an entry is copied
 LARGE = 1.25  # and where hardly any mark begins a list, as with many small lists, it is so sooner
 
 Mark = tuple[str, int]

@@ -83,7 +83,7 @@ class Run:
     input: str
     rank: int | None
     key: str  # of the list
-    rows: Rows
+    pieces: list[Rows]  # in order
     firsts: list[str]  # sort keys that blocks begin with
     has_deletions: bool = False
 
@@ -124,8 +124,8 @@ class Strip:
         has_layers: bool,
     ) -> None:
         self._names, self._runs, self._covering, self._find_strongest = names, runs, covering, find_strongest
-        self._ends = list(accumulate(len(run.rows) for run in runs))
-        self._rows = concatenated([run.rows for run in runs])  # a run after the other
+        self._ends = list(accumulate(sum(map(len, run.pieces)) for run in runs))
+        self._rows = concatenated([rows for run in runs for rows in run.pieces])
         by_run = self._rows.keys
         self._order = sorted(range(len(by_run)), key=by_run.__getitem__)  # runs are sorted, so this merges them
         self._keys = keys = pick(by_run, self._order)
@@ -142,8 +142,8 @@ class Strip:
                 done = self._settle_name(position)
         self._covering.leave(self._names.stop)
         for position in reversed(self._lost):
-            del self._order[position]
-        self._outcome.rows = self._rows.at(self._order)
+            del self._order[position], self._keys[position]
+        self._outcome.rows = self._rows.at(self._order, self._keys)
         self._outcome.block_starts = self._block_starts()
         return self._outcome
 
