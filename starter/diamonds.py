@@ -46,7 +46,6 @@ from datamon.core.ids import (
     split_id,
 )
 from datamon.diamonds.catalog import diamond_exists, get_diamond
-from datamon.diamonds.dry_run import Preview, preview
 from datamon.diamonds.model import Diamond as StoredDiamond
 from datamon.diamonds.model import DiamondState, SplitState
 from datamon.diamonds.selection import check_enough, left_out_splits, taken_splits
@@ -82,6 +81,7 @@ from datamon.workflows.diamonds.record import ADDED_AGAIN, DiamondRecord
 from datamon.workflows.diamonds.split import SplitWorkflow
 
 if TYPE_CHECKING:
+    from datamon.diamonds.dry_run import Preview
     from datamon.starter.client import Datamon
 
 _LET_GO = frozenset({ASK_AGAIN, "AcceptedUpdateCompletedWorkflow"})
@@ -341,6 +341,8 @@ class Diamond:
         outcomes = [(split.split, split) for split in await self.splits()]
         taken, left_out = taken_splits(outcomes), left_out_splits(outcomes)
         context = self._datamon.context
+        from datamon.diamonds.dry_run import preview
+
         return await asyncio.to_thread(preview, context, self.repo, self.id, mode, order, taken, left_out)
 
     async def splits(self) -> list[SplitStatus]:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from datamon.core.errors import ConflictsForbidden, DatamonError, Failed
 from datamon.core.text import counted
-from datamon.diamonds.dry_run import Preview
 from datamon.diamonds.model import DiamondState, SplitState
-from datamon.merge.kernel import SAMPLE, describe_contest
 from datamon.merge.modes import ConflictMode
 from datamon.starter.output import amount, print_listing, print_one, say
 
 if TYPE_CHECKING:
     from datamon.activities.spark import Progress
+    from datamon.diamonds.dry_run import Preview
     from datamon.starter.client import Diamond
     from datamon.starter.progress import Meter
     from datamon.workflows.diamonds.messages import CommitAnswer
@@ -97,6 +96,8 @@ def _fate(mode: ConflictMode) -> str:
 
 
 def _sample(seen: Preview) -> list[str]:
+    from datamon.merge.kernel import SAMPLE, describe_contest
+
     first = seen.contested[:SAMPLE]
     return [
         describe_contest(one.name, (loser.split for loser in one.losers), one.winner, overruled=one.overruled)
