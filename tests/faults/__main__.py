@@ -70,7 +70,7 @@ async def one(built, datamon, scenario, seed, log):
 def run_farm(args, log, *, on_cluster=False):
     """Go through the faults until the time is over. After a failure it begins anew, on a new farm."""
     every = cluster_scenarios() if on_cluster else scenarios(OUTAGE_SECONDS)
-    chosen = [scenario for scenario in every if args.only in scenario.name]
+    chosen = [scenario for scenario in every[args.skip :] + every[: args.skip] if args.only in scenario.name]
     until = time.monotonic() + 60 * args.minutes
     work = iter(product(range(args.seed, args.seed + args.runs), chosen))
     over = False
@@ -167,7 +167,11 @@ def run_all(args):
     print(f"seed {args.seed}, for {args.minutes:g} minutes; results are in {out}", flush=True)
     main = max(1.0, args.minutes - CLUSTER_MINUTES)
     soak = _started("soak", args.seed, args.minutes, out)
-    farms = [_started("farm", args.seed + 1000 * number, main, out) for number in range(args.farms)]
+    apart = len(scenarios(OUTAGE_SECONDS)) // args.farms  # so that a short run comes to all faults too
+    farms = [
+        _started("farm", args.seed + 1000 * number, main, out, "--skip", str(apart * number))
+        for number in range(args.farms)
+    ]
     farms.append(_started("disk", args.seed, main, out))
     codes = [process.wait() for process in farms]
     codes.append(_started("cluster", args.seed, min(CLUSTER_MINUTES, args.minutes), out).wait())
@@ -181,8 +185,8 @@ def run_all(args):
         sys.exit(f"memory has grown: {', '.join(leaking)}")
 
 
-def _started(what, seed, minutes, out):
-    words = [sys.executable, "-m", "tests.faults", what, "--seed", str(seed), "--minutes", str(minutes)]
+def _started(what, seed, minutes, out, *more):
+    words = [sys.executable, "-m", "tests.faults", what, "--seed", str(seed), "--minutes", str(minutes), *more]
     return subprocess.Popen([*words, "--out", str(out)], env=os.environ | {"PYTHONUNBUFFERED": "1"})
 
 
@@ -194,6 +198,7 @@ def main():
     parser.add_argument("--runs", type=int, default=10**4, help="how many seeds, at most")
     parser.add_argument("--farms", type=int, default=2, help="how many farms beside each other")
     parser.add_argument("--only", default="", help="words that the name of a fault has")
+    parser.add_argument("--skip", type=int, default=0, help="how many faults to begin after")
     parser.add_argument("--out", default="build/torture", help="the folder of results")
     args = parser.parse_args()
     if args.what == "all":
