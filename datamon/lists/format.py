@@ -335,9 +335,11 @@ class RawBlock:
         return entries, join_lines(places[before:-1])
 
     def row_before(self, key: str) -> Rows:
-        """The last row before a sort key; none where the block holds the key itself, or nothing before it."""
+        """The last row before a sort key; none where the block holds the key itself. It begins before the key."""
         offset = self._offset(key)
-        if offset == 0 or (offset < len(self.entries) and self._key_at(offset)[0] == key):
+        if offset == 0:
+            raise CorruptObject(self.key, "`index`: a block does not begin with its `first`")
+        if offset < len(self.entries) and self._key_at(offset)[0] == key:
             return no_rows()
         start = self.entries.rfind(b"\n", 0, offset - 1) + 1
         before = self.entries.count(b"\n", 0, start)
