@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from datamon.core.errors import AlreadyExists
 from datamon.starter.client import Datamon
@@ -19,11 +19,6 @@ OF_THE_TESTS = {
     "dev_server_existing_path": str(BIN / "temporal"),
     "search_attributes": [REPO, STATE, KIND, SPLITS],
 }
-# A sandbox finds the types of fields in modules that a workflow imports itself. DiamondRecord has refusals in it, which
-# DiamondWorkflow does not import by name; it is no other module for being named here.
-SANDBOX = SandboxedWorkflowRunner(
-    restrictions=SandboxRestrictions.default.with_passthrough_modules("datamon.workflows.common.refusals")
-)
 
 
 @asynccontextmanager
@@ -60,8 +55,9 @@ async def served(client, home, spark, runner=None):
     """
     settings = Command(home, {"DATAMON_STORE": str(home / "store"), "DATAMON_HOST": "host-1"}).settings()
     queues = queues_of(settings.host)
+    runner = runner or SandboxedWorkflowRunner()
     with ThreadPoolExecutor(METADATA_AT_ONCE + SPARK_JOBS_AT_ONCE) as pool:
-        shared, local = build_workers(client, settings, spark.context, queues, pool, runner=runner or SANDBOX)
+        shared, local = build_workers(client, settings, spark.context, queues, pool, runner=runner)
         async with shared, local:
             await require_worker(client, *queues, patience=30)
             datamon = Datamon(client, settings)

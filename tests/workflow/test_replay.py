@@ -21,7 +21,6 @@ from datamon.workflows.diamonds.messages import DiamondResult
 from datamon.workflows.diamonds.record import DiamondRecord
 from datamon.workflows.diamonds.split import SplitWorkflow
 from datamon.workflows.registry import all_workflows
-from tests.workflow.server import SANDBOX
 
 HISTORIES = Path(__file__).parent / "histories"
 SAVED = sorted(HISTORIES.glob("*/*.json"))
@@ -34,7 +33,7 @@ def load(path):
 
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 async def test_todays_code_goes_on_with_yesterdays_workflows(path):
-    await Replayer(workflows=all_workflows(), workflow_runner=SANDBOX).replay_workflow(load(path))
+    await Replayer(workflows=all_workflows()).replay_workflow(load(path))
 
 
 def test_every_shape_is_there():

@@ -1,9 +1,11 @@
-"""Refusals that are remembered: whoever sends a signal gets no answer, and asks for it later."""
+"""Refusals that are remembered: whoever sends a signal gets no answer, and asks for it later.
 
-from __future__ import annotations
+Annotations are evaluated here, not kept as text: a workflow in a sandbox evaluates the text with the modules that it
+imports by name, and most workflows meet a Refusal only as a field of something else.
+"""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from datamon.core.errors import DatamonError, ErrorCode, rebuild
 
@@ -20,7 +22,7 @@ class Refusal:
     args: list[Any]
 
     @classmethod
-    def of(cls, request: str, error: DatamonError) -> Refusal:
+    def of(cls, request: str, error: DatamonError) -> Self:
         """The refusal that this error is."""
         return cls(request, error.code, list(error.args))
 
