@@ -10,6 +10,7 @@ Prints a line for each measurement, and ends with 1 if a ratio is above the bar.
     commit    of a million files through Temporal, as `bench.merge` has it; in three shapes, see `bench.load`
     tiny      from initialize to the bundle of 3 splits of 10 files
     splits    a hundred splits at once, and their commit
+    questions to a bundle of a million files, as `bench.listing` asks them; each in a process of its own
     content   a tree of many small files, stored, stored again and fetched by the command, as `bench.content` does it
 """
 
@@ -32,7 +33,15 @@ HERE = Path(__file__).parent.parent
 BAR = 1.05
 WARM_UP = 2
 ENTRIES = 1_000_000
-ROUNDS = {"commit mixed": 10, "commit apart": 10, "commit same": 6, "tiny": 10, "splits": 5, "content": 4}
+ROUNDS = {
+    "commit mixed": 10,
+    "commit apart": 10,
+    "commit same": 6,
+    "tiny": 10,
+    "splits": 5,
+    "questions": 5,
+    "content": 4,
+}
 
 
 class Side:
@@ -57,11 +66,12 @@ class Side:
         self._process.wait()
 
 
-async def serve() -> None:
+async def serve() -> None:  # noqa: C901 - one branch for each measurement
     """Be a side: one line comes in for each step, and one goes out. Everything imported is the checkout's own."""
     from bench.content import TREES, timed
     from bench.content import Datamon as Command
     from bench.growth import small_folders, tiny
+    from bench.listing import ask, bundles, questions
     from bench.load import Load, write_diamond
     from bench.merge import Datamon, commit_seconds, remove_diamond
     from bench.stack import clock, running, scratch
@@ -72,13 +82,15 @@ async def serve() -> None:
         settings = parts.enter_context(running(folder))
         datamon = await parts.enter_async_context(await Datamon.connect(settings))
         await datamon.repos.create("bench")
-        command = None
+        command = made = None
         for line in sys.stdin:
             what, turn = json.loads(line)
             here = folder / f"{what}-{turn}"
             if what.startswith("commit"):
                 load = Load(ENTRIES, seed=turn, shape=what.split()[1])
                 diamond, _ = write_diamond(load, settings.store)
+            elif what == "questions":
+                made = made or await bundles(ENTRIES, settings)
             elif what == "content":
                 if command is None:
                     server = parts.enter_context(s3_server(Path(parts.enter_context(TemporaryDirectory()))))
@@ -101,6 +113,9 @@ async def serve() -> None:
                     await asyncio.gather(*(split.result() for split in splits))
                     await diamond.commit("splits")
                 took = {what: seconds[0]}
+            elif what == "questions":
+                asked = questions(ENTRIES).items()
+                took = {step: ask(settings.store, made, question)["seconds"] for step, question in asked}
             else:
                 took = {}
                 for step in ("store", "store again"):
@@ -144,7 +159,7 @@ def main() -> None:
                 ratio = statistics.median(mine / other for mine, other in pairs)
                 mine, other = (statistics.median(column) for column in zip(*pairs, strict=True))
                 missed |= ratio > BAR
-                print(f"{step:14} {mine:7.3f} s beside {other:7.3f} s: {ratio:5.3f}  (bar {BAR})", flush=True)
+                print(f"{step:30} {mine:7.3f} s beside {other:7.3f} s: {ratio:5.3f}  (bar {BAR})", flush=True)
     ours.close()
     theirs.close()
     sys.exit(missed)

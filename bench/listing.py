@@ -70,13 +70,16 @@ def ask(store, made, question):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--entries", type=int, default=1_000_000)
-    args = parser.parse_args()
-    middle = name_of(args.entries // 2)
-    thousand = middle.rsplit("/", 1)[0] + "/"
-    questions = {
+def folder_of(entries):
+    """A folder of a thousand files, in the middle."""
+    return name_of(entries // 2).rsplit("/", 1)[0] + "/"
+
+
+def questions(entries):
+    """What is asked, as Python, by its name."""
+    middle = name_of(entries // 2)
+    thousand = folder_of(entries)
+    return {
         "list all": "b.entries()",
         "list a prefix": f"b.entries(with_prefix({thousand!r}))",
         "find a file": f"[b.find({middle!r})]",
@@ -85,11 +88,17 @@ def main():
         "diff, one split of 20 differs": "diff(a, b)",
         "diff, uploaded again": "diff(a, c)",
     }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    args = parser.parse_args()
     with scratch() as folder, running(folder) as settings:
         made = asyncio.run(bundles(args.entries, settings))
         lists = len(get_bundle(open_context(settings.store), REPO, made[1]).lists)
-        found = {what: ask(settings.store, made, question) for what, question in questions.items()}
-        found["the command"] = {"seconds": command_seconds(settings.store, made[1], thousand)}
+        found = {what: ask(settings.store, made, question) for what, question in questions(args.entries).items()}
+        found["the command"] = {"seconds": command_seconds(settings.store, made[1], folder_of(args.entries))}
     prefix = found["list a prefix"]
     bars = [("seconds to list a prefix", prefix["seconds"], 0.5), ("lists read", prefix["lists"], 2)]
     save("listing", {"entries": args.entries, "lists": lists, "questions": found}, bars)

@@ -60,9 +60,9 @@ def _is_given_up(context: Context, key: str) -> bool:
 
 def publish_bundle(context: Context, repo: RepoName, bundle: Bundle) -> None:
     """Put bundle.yaml. From here on the bundle exists."""
-    key, body = keys.bundle(repo, bundle.id), descriptors.dump(bundle)
+    key = keys.bundle(repo, bundle.id)
     try:
-        descriptors.check_readable(key, body)
+        body = descriptors.dump_readable(key, bundle)
     except CorruptObject as error:
         raise Failed(
             f"bundle {bundle.id} has {len(bundle.lists):,} file lists, too many to describe: {error.reason}"

@@ -11,6 +11,7 @@ from datamon.core.contributors import Contributor
 from datamon.core.ids import BundleId, DiamondId, LabelName, RepoName, SplitId
 from datamon.lists.reference import ListRef
 from datamon.merge.modes import ConflictMode, Order
+from datamon.stores.json_lines import ONE_LINE_EACH
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +86,7 @@ class Bundle:
     generation: int = 1  # greater than that of every parent
     jump: Jump | None = None
     metadata: dict[str, str] = field(default_factory=dict)  # the user's own
-    lists: list[ListRef] = field(default_factory=list)
+    lists: list[ListRef] = field(default_factory=list, metadata=ONE_LINE_EACH)
     version: int = 1
 
 

@@ -34,6 +34,10 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _NO_BYTES = blake3().hexdigest()
 
 
+Skipping = Callable[[ListRef], Collection[str]]
+"""Which blocks of a list to leave out, by their identities."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lists:
     """Some file lists read as one, and how to open them."""
@@ -41,15 +45,17 @@ class Lists:
     references: Sequence[ListRef]
     open: Callable[[ListRef], FileList]
 
-    def entries(self, names: NameRange = EVERYTHING, *, gradually: bool = False) -> Iterator[Entry | Deletion]:
+    def entries(
+        self, names: NameRange = EVERYTHING, skipping: Skipping | None = None, *, gradually: bool = False
+    ) -> Iterator[Entry | Deletion]:
         """Their entries in a range of names, in name order. A list is opened when its turn comes.
 
         A list is read at once or, for those who may need only its beginning, gradually.
         """
 
         def opened(reference: ListRef) -> Iterator[Entry | Deletion]:
-            listed = self.open(reference)
-            yield from listed.entries_gradually(names) if gradually else listed.entries(names)
+            skipped = skipping(reference) if skipping is not None else ()
+            yield from self.open(reference).entries(names, skipped, gradually=gradually)
 
         met = [reference for reference in self.references if reference.meets(names)]
         return in_order([(reference, opened(reference)) for reference in met], lambda entry: entry.name)
@@ -73,15 +79,16 @@ class BundleReader:
     bundle: Bundle
     overlay: Sequence[Lists] = field(default=())  # the newest last
 
-    def entries(
-        self, names: NameRange = EVERYTHING, skipping: Collection[str] = (), *, gradually: bool = False
-    ) -> Iterator[Entry]:
-        """The entries in a range of names, in name order. Lists whose identity is in `skipping` are left out."""
-        references = [one for one in self.bundle.lists if one.identity not in skipping]
-        committed = bundle_lists(self.context, references)
+    @property
+    def lists(self) -> Lists:
+        """The lists of the bundle, without what is laid over it."""
+        return bundle_lists(self.context, self.bundle.lists)
+
+    def entries(self, names: NameRange = EVERYTHING, *, gradually: bool = False) -> Iterator[Entry]:
+        """The entries in a range of names, in name order."""
         if self.overlay:
-            return Overlay(committed, self.overlay).entries(names)
-        return (entry for entry in committed.entries(names, gradually=gradually) if isinstance(entry, Entry))
+            return Overlay(self.lists, self.overlay).entries(names)
+        return only_files(self.lists.entries(names, gradually=gradually))
 
     def trusted(self, entry: Entry) -> Entry:
         """An entry that leads to one file of a destination and to objects of the store, whoever wrote the list."""
@@ -205,6 +212,11 @@ def overlaid(
         over += ((inside_folder(key), rank) for rank in files)
     if held is not None and not has_newer_below(sort_key(held[2].name), held[1]):
         yield held[2]
+
+
+def only_files(entries: Iterable[Entry | Deletion]) -> Iterator[Entry]:
+    """Without deletions, which the lists of a bundle do not hold."""
+    return (entry for entry in entries if isinstance(entry, Entry))
 
 
 def entry_problem(entry: Entry) -> str | None:

@@ -19,6 +19,7 @@ from datamon.core.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.core.states import State
 from datamon.lists.reference import ListRef
 from datamon.merge.modes import ConflictMode
+from datamon.stores.json_lines import ONE_LINE_EACH
 
 
 class DiamondState(State):
@@ -125,7 +126,7 @@ class Split:
     reason: str = ""
     plan: str = ""
     epoch: str = ""  # of its diamond, when it was started
-    lists: list[ListRef] = field(default_factory=list)
+    lists: list[ListRef] = field(default_factory=list, metadata=ONE_LINE_EACH)
     version: int = 1
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from blake3 import blake3
 from datamon.content.entry import Entry, Place
 from datamon.core.errors import CorruptObject, Failed
 from datamon.core.names import EVERYTHING, NameRange, is_below, name_of, sort_key
+from datamon.stores.json_lines import as_array, join_lines, lines_of
 
 T = TypeVar("T")
 
@@ -26,12 +26,10 @@ MAX_HEAD = 64 << 20  # bytes; one that is said to be longer is not even read
 TOP = b"version: %d\nindex: [\n" % VERSION
 END_OF_HEAD = b" ]\nblocks:\n"
 OPEN, BETWEEN, CLOSE = b"- entries: [\n", b" ]\n  places: [\n", b" ]\n"  # around the entries and places of a block
+END_OF_LINE = b",\n"
 AROUND = len(OPEN) + len(BETWEEN) + len(CLOSE)
 
 _NAME = b' {"name":"'  # what the line of every entry begins with
-
-# Legal in JSON, but YAML forbids these or takes them for line breaks. All are in the BMP, so \uXXXX serves both.
-_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 DELETED = -1  # in the place of a size
@@ -117,7 +115,6 @@ class _DeletionPlace(msgspec.Struct, frozen=True, gc=False):
     timestamp: int
 
 
-_encode_lines = msgspec.json.Encoder().encode_lines
 _decode_summaries = msgspec.json.Decoder(list[_Summary]).decode
 _decode_named = msgspec.json.Decoder(list[Named]).decode
 _decode_placed = msgspec.json.Decoder(list[_Placed]).decode
@@ -213,17 +210,7 @@ def rows_of(entries: Sequence[Entry | Deletion]) -> Rows:
     keys = [sort_key(entry.name) for entry in entries]
     sizes = [DELETED if isinstance(entry, Deletion) else entry.size for entry in entries]
     check_order(keys, [size == DELETED for size in sizes])
-    return Rows(keys, sizes, _as_lines(lines), _as_lines(places))
-
-
-def _as_lines(objects: Sequence[msgspec.Struct]) -> list[bytes]:
-    """A line for each, without its end, in a form that YAML too reads."""
-    if not objects:
-        return []
-    body = _encode_lines(objects)
-    if not body.isascii() or b"\x7f" in body:
-        body = _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", body.decode()).encode()
-    return (b" " + body[:-1].replace(b"\n", b",\n ") + b",").split(b"\n")
+    return Rows(keys, sizes, lines_of(lines), lines_of(places))
 
 
 def check_order(keys: Sequence[str], deleted: Sequence[bool] = ()) -> None:
@@ -244,11 +231,6 @@ def _shown(key: str) -> str:
     return repr(name_of(key))
 
 
-def join_lines(lines: Iterable[bytes]) -> bytes:
-    """Lines with their ends."""
-    return b"\n".join((*lines, b""))
-
-
 def decode_rows(key: str, entries: Sequence[bytes], places: Sequence[bytes]) -> Rows:
     """The rows of blocks that follow each other. Bytes are copied as seldom as possible: this is most of a merge."""
     array = b"".join((b"[", *entries[:-1], entries[-1][:-2], b"]"))  # without the last comma it is JSON
@@ -266,20 +248,31 @@ def decode_rows(key: str, entries: Sequence[bytes], places: Sequence[bytes]) -> 
 
 def rows_of_blocks(raws: Sequence[RawBlock], names: NameRange = EVERYTHING) -> Rows:
     """The rows of blocks that follow each other, in a range of names. What lies outside is not decoded."""
+    parts = _lines_of_blocks(raws, names)
+    return decode_rows(raws[0].key, *zip(*parts, strict=True)) if parts else no_rows()
+
+
+def entries_of_blocks(raws: Sequence[RawBlock], names: NameRange = EVERYTHING) -> list[Entry | Deletion]:
+    """The entries of blocks that follow each other, in a range of names."""
+    parts = _lines_of_blocks(raws, names)
+    return decode_entries(raws[0].key, *zip(*parts, strict=True)) if parts else []
+
+
+def _lines_of_blocks(raws: Sequence[RawBlock], names: NameRange) -> list[tuple[bytes, bytes]]:
+    """The lines of entries and places of blocks that follow each other, in a range of names."""
     parts = [(raw.entries, raw.places) for raw in raws]
     if names != EVERYTHING:
         for number in {0, len(raws) - 1} if raws else ():
             parts[number] = raws[number].lines(names)
-    parts = [part for part in parts if part[0]]
-    if not parts:
-        return no_rows()
-    return decode_rows(raws[0].key, [entries for entries, _ in parts], [places for _, places in parts])
+    return [part for part in parts if part[0]]
 
 
-def decode_entries(key: str, rows: Rows) -> list[Entry | Deletion]:
-    """Rows as entries."""
-    named = _decoded(key, _decode_named, _as_array(rows.lines), "entries")
-    placed = _decoded(key, _decode_placed, _as_array(rows.places), "places")
+def decode_entries(key: str, entries: Sequence[bytes], places: Sequence[bytes]) -> list[Entry | Deletion]:
+    """The entries of blocks that follow each other."""
+    named = _decoded(key, _decode_named, as_array(b"".join(entries)), "entries")
+    placed = _decoded(key, _decode_placed, as_array(b"".join(places)), "places")
+    if len(named) != len(placed):
+        raise CorruptObject(key, "`entries` and `places` do not match")
     return [
         Deletion(n.name, p.timestamp)
         if n.deleted
@@ -313,12 +306,62 @@ def moved_below(folder: str, line: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RawBlock:
-    """A block as it is stored."""
+    """A block as it is stored, somewhere in the bytes of a list. Nothing is copied until it is decoded.
+
+        at     start                  middle                          end
+        | OPEN | lines of entries     | BETWEEN | lines of places     | CLOSE |
+
+    All are offsets in `body`.
+    """
 
     block: Block
-    entries: bytes
-    places: bytes
+    body: bytes
+    at: int = 0
     key: str = ""  # of the list it comes from
+
+    @property
+    def start(self) -> int:
+        """Where its entries begin."""
+        return self.at + len(OPEN)
+
+    @property
+    def middle(self) -> int:
+        """Where its entries end."""
+        return self.start + self.block.entries
+
+    @property
+    def end(self) -> int:
+        """Where its places end."""
+        return self.middle + len(BETWEEN) + self.block.places
+
+    @property
+    def entries(self) -> bytes:
+        """The lines of its entries."""
+        return self.body[self.start : self.middle]
+
+    @property
+    def places(self) -> bytes:
+        """The lines of its places."""
+        return self.body[self.middle + len(BETWEEN) : self.end]
+
+    @property
+    def stored(self) -> memoryview:
+        """All of its bytes."""
+        return memoryview(self.body)[self.at : self.end + len(CLOSE)]
+
+    def check(self) -> None:
+        """Refuse it if its bytes are not those that the head vouches for."""
+        view, places = memoryview(self.body), self.middle + len(BETWEEN)
+        check_digest(self.key, view[self.start : self.middle], self.block.identity)
+        check_digest(self.key, view[places : self.end], self.block.digest)
+        if not (
+            self.body.startswith(OPEN, self.at)
+            and self.body.startswith(BETWEEN, self.middle)
+            and self.body.startswith(CLOSE, self.end)
+            and self.body.endswith(END_OF_LINE, self.start, self.middle)
+            and self.body.endswith(END_OF_LINE, places, self.end)
+        ):
+            raise CorruptObject(self.key, "`blocks`: a block does not begin or end as it should")
 
     def rows(self, names: NameRange = EVERYTHING) -> Rows:
         """Its rows in a range of names, decoded."""
@@ -327,36 +370,36 @@ class RawBlock:
     def lines(self, names: NameRange) -> tuple[bytes, bytes]:
         """The lines of its entries and places in a range of names. Only a few names are decoded to find them."""
         start = self._offset(names.start)
-        stop = len(self.entries) if names.stop is None else self._offset(names.stop)
-        entries, before = self.entries[start:stop], self.entries.count(b"\n", 0, start)
-        if len(entries) == len(self.entries):
+        stop = self.middle if names.stop is None else self._offset(names.stop)
+        if (start, stop) == (self.start, self.middle):
             return self.entries, self.places
-        places = self.places.split(b"\n", before + entries.count(b"\n"))
-        return entries, join_lines(places[before:-1])
+        before, count = self.body.count(b"\n", self.start, start), self.body.count(b"\n", start, stop)
+        places = self.places.split(b"\n", before + count)
+        return self.body[start:stop], join_lines(places[before:-1])
 
     def row_before(self, key: str) -> Rows:
         """The last row before a sort key; none where the block holds the key itself. It begins before the key."""
         offset = self._offset(key)
-        if offset == 0:
+        if offset == self.start:
             raise CorruptObject(self.key, "`index`: a block does not begin with its `first`")
-        if offset < len(self.entries) and self._key_at(offset)[0] == key:
+        if offset < self.middle and self._key_at(offset)[0] == key:
             return no_rows()
-        start = self.entries.rfind(b"\n", 0, offset - 1) + 1
-        before = self.entries.count(b"\n", 0, start)
+        start = self._line_before(offset)
+        before = self.body.count(b"\n", self.start, start)
         places = self.places.split(b"\n", before + 1)[before:-1]
-        return decode_rows(self.key, [self.entries[start:offset]], [join_lines(places)])
+        return decode_rows(self.key, [self.body[start:offset]], [join_lines(places)])
 
     def _offset(self, key: str) -> int:
         """Where the lines of names from a sort key on begin.
 
-            0          low                 middle             high        len(entries)
+            start      low                 middle             high        end of entries
             | < key    | not looked at yet |                  | >= key    |
 
         All three are beginnings of lines.
         """
-        low, high = 0, len(self.entries)
+        low, high = self.start, self.middle
         while low < high:
-            middle = max(low, self.entries.rfind(b"\n", low, (low + high) // 2) + 1)
+            middle = max(low, self.body.rfind(b"\n", low, (low + high) // 2) + 1)
             found, end = self._key_at(middle)
             if found < key:
                 low = end
@@ -366,13 +409,23 @@ class RawBlock:
 
     def _key_at(self, offset: int) -> tuple[str, int]:
         """The sort key in the line that begins at an offset, and where the next line begins."""
-        end = self.entries.find(b"\n", offset) + 1
-        return sort_key(decode_line(self.key, self.entries[offset : end - 1]).name), end
+        end = self.body.find(b"\n", offset) + 1
+        return sort_key(decode_line(self.key, self.body[offset : end - 1]).name), end
+
+    def _line_before(self, offset: int) -> int:
+        """Where the line begins that ends at an offset."""
+        return max(self.start, self.body.rfind(b"\n", self.start, offset - 1) + 1)
 
     @property
     def last(self) -> str:
         """Its last name. Only the last line is decoded."""
-        return decode_line(self.key, self.entries[self.entries.rfind(b"\n", 0, -1) + 1 : -1]).name
+        return decode_line(self.key, self.body[self._line_before(self.middle) : self.middle - 1]).name
+
+
+def check_digest(key: str, body: bytes | memoryview, digest: str) -> None:
+    """Refuse bytes that are not those of a digest."""
+    if blake3(body).hexdigest() != digest:
+        raise CorruptObject(key, "its bytes do not match the digest in its descriptor")
 
 
 def make_block(rows: Rows, latest: int = 0, deletions: int = 0) -> RawBlock:
@@ -389,12 +442,12 @@ def make_block(rows: Rows, latest: int = 0, deletions: int = 0) -> RawBlock:
         latest=latest,
         deletions=deletions,
     )
-    return RawBlock(block, entries, places)
+    return RawBlock(block, b"".join((OPEN, entries, BETWEEN, places, CLOSE)))
 
 
 def head_of(blocks: Sequence[Block]) -> bytes:
     """The head of a list of these blocks."""
-    return TOP + join_lines(_as_lines(blocks)) + END_OF_HEAD
+    return TOP + join_lines(lines_of(blocks)) + END_OF_HEAD
 
 
 def identity_of(blocks: Iterable[Block]) -> str:
@@ -416,7 +469,7 @@ class Head:
     def __init__(self, key: str, body: bytes) -> None:
         if not body.startswith(TOP) or not body.endswith(END_OF_HEAD):
             raise CorruptObject(key, f"`version` is not {VERSION}, or `index` or `blocks` is missing")
-        self.blocks = _decoded(key, _decode_blocks, b"[%s]" % body[len(TOP) : -len(END_OF_HEAD)][:-2], "index")
+        self.blocks = _decoded(key, _decode_blocks, as_array(body[len(TOP) : -len(END_OF_HEAD)]), "index")
         if not self.blocks:
             raise CorruptObject(key, "`index` is empty")
         if not all(0 < block.entries <= MAX_BLOCK and 0 < block.places <= MAX_BLOCK for block in self.blocks):
@@ -431,11 +484,6 @@ class Head:
         start = max(0, bisect_right(self.firsts, names.start) - 1)
         stop = len(self.firsts) if names.stop is None else bisect_left(self.firsts, names.stop)
         return start, max(start, stop)
-
-
-def _as_array(lines: Sequence[bytes]) -> bytes:
-    """Lines, each of which ends in a comma, as one array."""
-    return b"[%s]" % b"\n".join(lines)[:-1]
 
 
 def _decoded(key: str, decode: Callable[[bytes], T], array: bytes, field: str) -> T:

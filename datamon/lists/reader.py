@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Self
 
@@ -13,18 +13,16 @@ from datamon.content.entry import Entry
 from datamon.core.errors import CorruptObject
 from datamon.core.names import EVERYTHING, NameRange, only_name
 from datamon.lists.format import (
-    BETWEEN,
-    CLOSE,
     DELETED,
     END_OF_HEAD,
     MAX_HEAD,
-    OPEN,
     Deletion,
     Head,
     RawBlock,
     Rows,
-    decode_entries,
+    check_digest,
     decode_timestamp,
+    entries_of_blocks,
     identity_of,
     no_rows,
     rows_of_blocks,
@@ -32,6 +30,8 @@ from datamon.lists.format import (
 from datamon.lists.reference import ListRef
 from datamon.stores.protocol import ObjectStore
 
+DECODED_BLOCKS = 4  # at once: of a whole list, an entry takes half as long again
+SMALL_GAP = 8  # blocks, some 600 kB: reading them for nothing takes no longer than another request
 RECENT_HEADS = 128  # that a process remembers, at most 100 kB each
 
 Get = Callable[[int, int | None], bytes]
@@ -70,18 +70,22 @@ class FileList:
             self._head = _recent.get(self.reference.digest) or self._read_head()
         return self._head
 
-    def entries(self, names: NameRange = EVERYTHING) -> list[Entry | Deletion]:
-        """The entries in a range of names, in order."""
-        return decode_entries(self.key, self.rows(names))
+    def entries(
+        self, names: NameRange = EVERYTHING, skipping: Collection[str] = (), *, gradually: bool = False
+    ) -> Iterator[Entry | Deletion]:
+        """The entries in a range of names, in order. Blocks whose identity is in `skipping` are left out.
 
-    def entries_gradually(self, names: NameRange = EVERYTHING) -> Iterator[Entry | Deletion]:
-        """The same, read as far as they are used: a block at first, and then twice as many each time."""
-        start, stop = self.head.around(names)
-        count = 1
-        while start < stop:
-            raws = self.read_blocks(start, min(stop, start + count))
-            yield from decode_entries(self.key, rows_of_blocks(raws, names))
-            start, count = start + count, 2 * count
+        They are read at once or, for those who may need only the first of them, gradually: a block at first, and
+        then twice as many each time. Either way a few blocks at a time are decoded: so their entries stay in the
+        processor's caches, and the memory of the last ones serves for the next.
+        """
+        blocks = self.head.blocks
+        wanted = [number for number in range(*self.head.around(names)) if blocks[number].identity not in skipping]
+        for numbers in _read_together(wanted, 1 if gradually else len(wanted)):
+            body = self._read_span(numbers[0], numbers[-1] + 1)
+            for position in range(0, len(numbers), DECODED_BLOCKS):
+                raws = self._verified(body, numbers[position : position + DECODED_BLOCKS], base=numbers[0])
+                yield from entries_of_blocks(raws, names)
 
     def rows(self, names: NameRange = EVERYTHING) -> Rows:
         """The same as rows."""
@@ -114,10 +118,12 @@ class FileList:
 
     def read_blocks(self, start: int, stop: int) -> list[RawBlock]:
         """Some blocks as they are stored, verified. They are read at once."""
-        if start >= stop:
-            return []
+        return self._verified(self._read_span(start, stop), range(start, stop), base=start) if start < stop else []
+
+    def _read_span(self, start: int, stop: int) -> bytes:
+        """The bytes of some blocks, which nobody has looked at yet."""
         offsets = self.head.offsets
-        return self._verified(self._get(offsets[start], offsets[stop] - offsets[start]), start, stop)
+        return self._get(offsets[start], offsets[stop] - offsets[start])
 
     def read_all(self) -> list[RawBlock]:
         """All blocks, once every byte of the list is seen to be right."""
@@ -126,22 +132,14 @@ class FileList:
         end = self.head.offsets[-1]
         if len(body) != end:
             raise CorruptObject(self.key, f"it has {len(body)} bytes, and its head says {end}")
-        return self._verified(body[self.head.offsets[0] :], 0, len(self.head.blocks))
+        return self._verified(body[self.head.offsets[0] :], range(len(self.head.blocks)), base=0)
 
-    def _verified(self, body: bytes, start: int, stop: int) -> list[RawBlock]:
-        raws: list[RawBlock] = []
-        offsets = self.head.offsets
-        for block, offset in zip(self.head.blocks[start:stop], offsets[start:stop], strict=True):
-            at = offset - offsets[start] + len(OPEN)
-            middle = at + block.entries
-            end = middle + len(BETWEEN) + block.places
-            raw = RawBlock(block, body[at:middle], body[middle + len(BETWEEN) : end], self.key)
-            self._check(raw.entries, block.identity)
-            self._check(raw.places, block.digest)
-            around = (body[at - len(OPEN) : at], body[middle : middle + len(BETWEEN)], body[end : end + len(CLOSE)])
-            if around != (OPEN, BETWEEN, CLOSE) or raw.entries[-2:] != b",\n" or raw.places[-2:] != b",\n":
-                raise CorruptObject(self.key, "`blocks`: a block does not begin or end as it should")
-            raws.append(raw)
+    def _verified(self, body: bytes, numbers: Iterable[int], base: int) -> list[RawBlock]:
+        """Blocks by their numbers, out of bytes that begin with the block `base`."""
+        blocks, offsets = self.head.blocks, self.head.offsets
+        raws = [RawBlock(blocks[number], body, offsets[number] - offsets[base], self.key) for number in numbers]
+        for raw in raws:
+            raw.check()
         return raws
 
     def _read_head(self) -> Head:
@@ -150,16 +148,24 @@ class FileList:
         return self._parse_head(self._get(0, self.reference.head))
 
     def _parse_head(self, body: bytes) -> Head:
-        self._check(body, self.reference.digest)
+        check_digest(self.key, body, self.reference.digest)
         head = Head(self.key, body)
         if self.reference.identity and self.reference.identity != identity_of(head.blocks):
             raise CorruptObject(self.key, "its entries are not those of the identity in its descriptor")
         _remember(self.reference.digest, head)
         return head
 
-    def _check(self, body: bytes, digest: str) -> None:
-        if blake3(body).hexdigest() != digest:
-            raise CorruptObject(self.key, "its bytes do not match the digest in its descriptor")
+
+def _read_together(numbers: Iterable[int], most: int) -> Iterator[list[int]]:
+    """Blocks to read at once, out of those that are wanted: so many at first, and then twice as many each time."""
+    group: list[int] = []
+    for number in numbers:
+        if group and (len(group) >= most or number - group[-1] > SMALL_GAP):
+            yield group
+            group, most = [], 2 * most
+        group.append(number)
+    if group:
+        yield group
 
 
 def read_reference(key: str, body: bytes, index: str = "") -> ListRef:

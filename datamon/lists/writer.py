@@ -18,10 +18,7 @@ from datamon.core.errors import Failed
 from datamon.core.names import name_of, sort_key
 from datamon.lists.cutting import USUAL, Cutting
 from datamon.lists.format import (
-    BETWEEN,
-    CLOSE,
     DELETED,
-    OPEN,
     Deletion,
     RawBlock,
     Rows,
@@ -66,8 +63,7 @@ class _OpenList:
             deletions=sum(block.deletions for block in blocks),
             index=index,
         )
-        bodies = (part for raw in self.raws for part in (OPEN, raw.entries, BETWEEN, raw.places, CLOSE))
-        return b"".join((head, *bodies)), reference
+        return b"".join((head, *(raw.stored for raw in self.raws))), reference
 
 
 class _BlockWriter:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datamon.bundles.model import Bundle
-from datamon.bundles.reader import bundle_lists
+from datamon.bundles.reader import bundle_lists, only_files
 from datamon.content.deduplication import KNOWN_ENTRIES, KnownContent
 from datamon.content.entry import CHUNK_BYTES, SMALL_BYTES, Entry
 from datamon.content.roots import Root, root_yaml
@@ -72,7 +72,7 @@ class BaseBundle:
 
 
 def _entries(context: Context, references: list[ListRef], names: NameRange) -> Iterator[Entry]:
-    return (entry for entry in bundle_lists(context, references).entries(names) if isinstance(entry, Entry))
+    return only_files(bundle_lists(context, references).entries(names))
 
 
 @dataclass(frozen=True, slots=True)

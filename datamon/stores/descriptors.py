@@ -3,18 +3,24 @@
 A missing field, a wrong type or an unknown version is an error that names the key and the field. Every kind of
 descriptor has a format version of its own: the default of its field `version`. Whoever writes one cannot harm its
 readers: what is nested deeply, repeats itself by aliases, or is huge is refused before it is built.
+
+A field of which there may be thousands of items stands last, each item as JSON on a line of its own. That is YAML too;
+but read as JSON, it takes a fiftieth of the time.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import threading
-from typing import Any, ClassVar, Protocol, TypeVar
+from functools import cache
+from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 import msgspec
 import yaml
 
 from datamon.core.errors import CorruptObject, NotFound
+from datamon.stores.json_lines import ONE_LINE_EACH, as_array, join_lines, lines_of
 from datamon.stores.protocol import ObjectStore
 
 
@@ -32,12 +38,14 @@ class Descriptor(Protocol):
 D = TypeVar("D", bound=Descriptor)
 
 MAX_BYTES = 8 << 20  # a bundle of a hundred million files has 6,000 lists, described in two megabytes
-MAX_PARTS = 500_000  # of which such a bundle has a third
+MAX_PARTS = 500_000  # outside of those lines; a bundle of ten thousand splits has a sixth of that
 MAX_PLAIN = 64 << 10  # characters of a text without quotes
 MAX_NUMBER = 100  # characters of a number that is slow to read
 MAX_DEPTH = 20  # the deepest has five
 
 _SEXAGESIMAL = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?", re.ASCII)  # a number to YAML, such as 1:59:59
+_CLOSING = b" ]\n"
+
 _converting = threading.Lock()  # msgspec crashes where two threads are the first to meet a dataclass
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -45,7 +53,11 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 def dump(descriptor: Descriptor) -> bytes:
     """The bytes of a descriptor. The same descriptor gives the same bytes."""
-    return to_yaml(descriptor).encode()
+    plain = msgspec.to_builtins(descriptor, str_keys=True)
+    many = _Lines.of(type(descriptor))
+    items = plain.pop(many.field) if many is not None else []
+    body = to_yaml(plain).encode()
+    return b"".join((body, many.opening, join_lines(lines_of(items)), _CLOSING)) if many is not None and items else body
 
 
 def to_yaml(value: Any) -> str:
@@ -57,6 +69,11 @@ def to_yaml(value: Any) -> str:
 
 def load(kind: type[D], key: str, body: bytes) -> D:
     """Read a descriptor, strictly."""
+    _check_size(key, body)
+    many = _Lines.of(kind)
+    items = None
+    if many is not None:
+        body, items = many.split(key, body)
     try:
         _check_harmless(key, body)
         plain = yaml.load(body, Loader=_Loader)  # noqa: S506 - both are safe loaders
@@ -70,20 +87,59 @@ def load(kind: type[D], key: str, body: bytes) -> D:
         raise CorruptObject(key, f"`version` is {shown}, this datamon reads {readable}")
     try:
         with _converting:
-            return msgspec.convert(plain, kind)
+            result = msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
         raise CorruptObject(key, str(error)) from error
+    return dataclasses.replace(result, **{many.field: items}) if many is not None and items else result
 
 
-def check_readable(key: str, body: bytes) -> None:
-    """CorruptObject for a descriptor that no reader would accept, before it is written."""
-    _check_harmless(key, body)
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Lines:
+    """The field of a kind of descriptor that has a line for each of its items."""
+
+    field: str
+    decoder: msgspec.json.Decoder[list[Any]]
+
+    @staticmethod
+    @cache
+    def of(kind: type[Descriptor]) -> _Lines | None:
+        """That of a kind, if it has one."""
+        for one in dataclasses.fields(kind):
+            if one.metadata == ONE_LINE_EACH:
+                return _Lines(one.name, msgspec.json.Decoder(get_type_hints(kind, include_extras=True)[one.name]))
+        return None
+
+    @property
+    def opening(self) -> bytes:
+        """What stands before the lines."""
+        return b"%s: [\n" % self.field.encode()
+
+    def split(self, key: str, body: bytes) -> tuple[bytes, list[Any] | None]:
+        """The bytes before the lines, and what the lines say. Where somebody wrote them otherwise, they are YAML."""
+        rest, found, lines = body.partition(b"\n" + self.opening)
+        if not found or not lines.endswith(b",\n" + _CLOSING):
+            return body, None
+        try:
+            with _converting:
+                return rest + b"\n", self.decoder.decode(as_array(lines.removesuffix(_CLOSING)))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise CorruptObject(key, f"`{self.field}`: {error}") from error
+
+
+def dump_readable(key: str, descriptor: Descriptor) -> bytes:
+    """The bytes of a descriptor; CorruptObject if no reader would accept them."""
+    body = dump(descriptor)
+    load(type(descriptor), key, body)
+    return body
+
+
+def _check_size(key: str, body: bytes) -> None:
+    if len(body) > MAX_BYTES:
+        raise CorruptObject(key, f"it has {len(body):,} bytes, and a descriptor at most {MAX_BYTES:,}")
 
 
 def _check_harmless(key: str, body: bytes) -> None:
     """Look at the parts of a document one by one: libyaml builds it by recursion, which a deep one would crash."""
-    if len(body) > MAX_BYTES:
-        raise CorruptObject(key, f"it has {len(body):,} bytes, and a descriptor at most {MAX_BYTES:,}")
     depth = 0
     for count, part in enumerate(yaml.parse(body, Loader=_Loader)):
         if count > MAX_PARTS:

@@ -40,7 +40,7 @@ MOMENTS = {
     "the plan": Moment("GET", r"[?&]prefix=[^&]*source-"),
     "an upload": Moment("PUT", "/blob/(packs|chunks)/"),
     "the lists of a split": Moment("PUT", "/splits/[^/]+/bundle-files-"),
-    "split.yaml with its lists": Moment("PUT", r"/split\.yaml", b"lists:\n- digest"),
+    "split.yaml with its lists": Moment("PUT", r"/split\.yaml", b"lists: [\n"),
     "split.yaml: done": Moment("PUT", r"/split\.yaml", b"state: done"),
     "diamond.yaml: committing": Moment("PUT", r"/diamond\.yaml", b"state: committing"),
     "the merge": Moment("PUT", "/metadata/lists/"),

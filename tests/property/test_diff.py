@@ -22,6 +22,20 @@ SMALL = Cutting(block_entries=2, list_entries=4)
 hashes, modes, zero = st.sampled_from(["a" * 64, "b" * 64]), st.sampled_from([420, 493]), st.just(0)
 files = st.builds(Entry, short_names, hashes, st.just(1), modes, zero, zero)
 listings = st.lists(files, max_size=12).map(in_order_without_clashes)
+MANY = [Entry(f"{number:03d}", "a" * 64, 1, 420, 0, 0) for number in range(100)]
+edits = st.dictionaries(
+    st.sampled_from([*(entry.name for entry in MANY), "0505", "099x"]), hashes | st.none(), max_size=5
+)
+
+
+def edited(entries, changes):
+    """Some entries with other content, or gone; what was not there comes. All were uploaded later."""
+    files = {entry.name: entry for entry in entries}
+    files |= {name: Entry(name, content, 1, 420, 0, 0) for name, content in changes.items() if content is not None}
+    kept = [entry for name, entry in files.items() if changes.get(name, "") is not None]
+    return sorted(
+        (msgspec.structs.replace(entry, timestamp=7) for entry in kept), key=lambda entry: sort_key(entry.name)
+    )
 
 
 def put(context, name, entries, cutting=SMALL):
@@ -30,8 +44,12 @@ def put(context, name, entries, cutting=SMALL):
 
 
 @settings(max_examples=100, deadline=None)
-@given(listings, listings, st.sampled_from(["", "x", "x/", "y/z"]))
-def test_a_diff_says_what_a_comparison_of_all_files_would(one, other, prefix):
+@given(
+    st.tuples(listings, listings) | edits.map(lambda changes: (MANY, edited(MANY, changes))),
+    st.sampled_from(["", "x", "x/", "y/z", "05"]),
+)
+def test_a_diff_says_what_a_comparison_of_all_files_would(both, prefix):
+    one, other = both
     with tempfile.TemporaryDirectory() as folder:
         context = open_context(folder)
         before, after = (put(context, name, entries) for name, entries in (("a", one), ("b", other)))
@@ -48,10 +66,7 @@ def test_a_diff_says_what_a_comparison_of_all_files_would(one, other, prefix):
 def test_lists_that_hold_the_same_stay_closed(tmp_path):
     """Also where they were uploaded at another time, so that they are not the same objects."""
     context = open_context(str(tmp_path))
-    entries = [Entry(f"{number:03d}", "a" * 64, 1, 420, 0, 0) for number in range(100)]
-    again = [msgspec.structs.replace(entry, timestamp=7) for entry in entries]
-    again[50] = msgspec.structs.replace(entries[50], hash="b" * 64)
-    before, after = put(context, "a", entries), put(context, "b", again)
+    before, after = put(context, "a", MANY), put(context, "b", edited(MANY, {"050": "b" * 64}))
     same = {one.identity for one in before.bundle.lists} & {one.identity for one in after.bundle.lists}
     assert len(same) == len(before.bundle.lists) - 1 > 3
     for one in (*before.bundle.lists, *after.bundle.lists):
@@ -59,6 +74,27 @@ def test_lists_that_hold_the_same_stay_closed(tmp_path):
             context.metadata.delete(keys.file_list(one.digest))
     assert [(one.name, one.change) for one in diff(before, after)] == [("050", Change.CHANGED)]
     assert list(diff(before, before)) == []
+
+
+def test_of_lists_that_differ_only_the_blocks_that_do_are_decoded(tmp_path):
+    """The bytes of the others are damaged, and nobody notices."""
+    context = open_context(str(tmp_path))
+    one_list = Cutting(block_entries=2, list_entries=1 << 20)
+    before = put(context, "a", MANY, one_list)
+    after = put(context, "b", edited(MANY, {"050": "b" * 64, "0505": "b" * 64, "080": None}), one_list)
+    heads = [reader.lists.open(reader.bundle.lists[0]).head for reader in (before, after)]
+    shared = set.intersection(*({block.identity for block in head.blocks} for head in heads))
+    assert 1 <= len(heads[0].blocks) - len(shared) <= 4
+    for reader, head in zip((before, after), heads, strict=True):
+        path = tmp_path / "metadata" / keys.file_list(reader.bundle.lists[0].digest)
+        body = bytearray(path.read_bytes())
+        for block, offset in zip(head.blocks, head.offsets, strict=False):
+            if block.identity in shared:
+                body[offset + 20 : offset + 30] = b"x" * 10
+        path.chmod(0o644)
+        path.write_bytes(body)
+    changes = [("050", Change.CHANGED), ("0505", Change.ADDED), ("080", Change.REMOVED)]
+    assert [(one.name, one.change) for one in diff(before, after)] == changes
 
 
 @given(names, st.sampled_from(["^{}", "^{}.*$", "{}", r"\A{}", "^{}+", "^{}*x?", "^{}|other", "^({})"]), st.data())

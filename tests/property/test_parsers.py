@@ -18,7 +18,7 @@ from datamon.core.errors import BadUsage, CorruptObject, DatamonError
 from datamon.core.ids import bundle_id, diamond_id, label_name, repo_name, split_id
 from datamon.core.names import NameRange, name_problem, sort_key
 from datamon.diamonds.model import Diamond, IdReservation, Split
-from datamon.lists.format import decode_entries, decode_rows
+from datamon.lists.format import decode_entries
 from datamon.lists.reader import FileList, read_reference
 from datamon.lists.reference import ListRef
 from datamon.lists.writer import UploadListWriter
@@ -73,6 +73,12 @@ def test_descriptors_with_anything_in_them(kind):
         understood(lambda: descriptors.load(kind, KEY, body))
 
     look()
+
+
+@given(words, st.lists(words | plain.map(lambda value: msgspec.json.encode(str(value)))))
+def test_lines_of_a_descriptor_with_anything_in_them(before, lines):
+    body = before + b"\nlists: [\n" + b"".join(b" %s,\n" % line for line in lines) + b" ]\n"
+    understood(lambda: descriptors.load(Bundle, KEY, body))
 
 
 @given(st.binary(max_size=200) | st.text(alphabet="[]{}-?:&*!|>'\"%@` \n\tax1.", max_size=200).map(str.encode))
@@ -183,7 +189,9 @@ def test_a_list_whose_digests_are_right_and_whose_words_are_not(value):
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError):
         return
     for body, reference in (list_of((strange, PLACE, {})), list_of((file_line("a"), strange, {}))):
-        assert not understood(lambda body=body, reference=reference: FileList.in_memory(KEY, reference, body).entries())
+        assert not understood(
+            lambda body=body, reference=reference: list(FileList.in_memory(KEY, reference, body).entries())
+        )
     assert not understood(lambda: read_reference(KEY, list_of((strange, PLACE, {}))[0], "i"))
     head = b"version: 1\nindex: [\n" + strange + b" ]\nblocks:\n"
     assert not understood(lambda: read_reference(KEY, head, "i"))
@@ -223,7 +231,7 @@ def test_no_question_to_a_strange_list_hangs_or_is_a_bug(listed, names, key):
         store.create(KEY, body)
         for ask in (
             lambda listed: listed.read_all(),
-            lambda listed: listed.entries(names),
+            lambda listed: list(listed.entries(names)),
             lambda listed: listed.latest(names),
             lambda listed: listed.find(key),
             lambda listed: listed.last_before(key),
@@ -241,7 +249,7 @@ def test_a_list_whose_last_line_does_not_end(tmp_path):
         body, reference = list_of((entries[:-missing], PLACE * 3, {"count": 3}))
         store.create(f"{number}/{KEY}", body)
         listed = FileList.stored(store, f"{number}/{KEY}", reference)
-        assert not understood(lambda listed=listed: listed.entries(NameRange("d", "e")))
+        assert not understood(lambda listed=listed: list(listed.entries(NameRange("d", "e"))))
         assert not understood(lambda listed=listed: listed.last_before("d"))
 
 
@@ -258,7 +266,7 @@ def test_a_billion_entries_in_a_head_of_a_hundred_bytes():
         body, _ = list_of((b" {},\n", PLACE, changes))
         assert not understood(lambda body=body: read_reference(KEY, body, "i"))
     huge = ListRef("0" * 64, "0" * 64, 10**9, 10**18, "a", "b", 10**12, 1)
-    assert not understood(lambda: FileList(KEY, huge, lambda start, length: b"").entries())
+    assert not understood(lambda: list(FileList(KEY, huge, lambda start, length: b"").entries()))
 
 
 @given(st.binary(max_size=200) | sizes.map(lambda size: b"version: 1\nsize: %d\nchunk: 1\nchunks:\n" % size))
@@ -328,4 +336,4 @@ def test_configuration_files_that_are_bombs(tmp_path, body):
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_lines_of_a_list(entries, places):
-    understood(lambda: decode_entries(KEY, decode_rows(KEY, [entries + b",\n"], [places + b",\n"])))
+    understood(lambda: decode_entries(KEY, [entries + b",\n"], [places + b",\n"]))

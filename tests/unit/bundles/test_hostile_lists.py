@@ -108,7 +108,7 @@ def test_a_link_among_our_own_files_is_not_followed(reader, tmp_path, name):
 def test_a_list_that_is_not_the_one_of_the_descriptor_is_refused(context, reader, tmp_path):
     key = keys.file_list(reader.bundle.lists[0].digest)
     seen = context.metadata.get_versioned(key)
-    assert opened(context.metadata, key).entries()
+    assert list(opened(context.metadata, key).entries())
     context.metadata.replace(key, seen.body.replace(b'"mode":4', b'"mode":5'), seen.version)
     with pytest.raises(CorruptObject, match="digest"):
         download(reader, tmp_path / "out")
