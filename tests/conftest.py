@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import subprocess
@@ -132,6 +133,14 @@ def stack(shared_folder):
 
     with used_together(shared_folder, "stack", start, stop) as home:
         yield Command(Path(home))
+
+
+@pytest.fixture
+def housekeeping_schedule(shared_folder):
+    """There is one schedule of housekeeping on the shared stack. Whoever changes it has it alone meanwhile."""
+    with (shared_folder / "schedule.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

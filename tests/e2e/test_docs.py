@@ -87,6 +87,7 @@ def test_the_tutorial_from_nothing_to_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=called)
+@pytest.mark.usefixtures("housekeeping_schedule")
 def test_a_guide(stack, files, tmp_path, page):
     files("part1", {"a.csv": "1", "b.csv": "2"})
     files("part2", {"c.csv": "3", "notes.txt": "4"})

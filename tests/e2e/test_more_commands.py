@@ -142,6 +142,7 @@ async def test_a_lost_diamond_is_recovered(stack, datamon, where, files):
     assert "no diamond 'nosuch'" in unknown
 
 
+@pytest.mark.usefixtures("housekeeping_schedule")
 def test_housekeeping(stack, repo):
     """Ten years back: there can be nothing to remove from under the other tests."""
     report = stack.json("housekeeping", "run", "--older-than", "520w", "--dry-run")
