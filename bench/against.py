@@ -10,8 +10,8 @@ Prints a line for each measurement, and ends with 1 if a ratio is above the bar.
     commit    of a million files through Temporal, as `bench.merge` has it; in three shapes, see `bench.load`
     tiny      from initialize to the bundle of 3 splits of 10 files
     splits    a hundred splits at once, and their commit
-    questions to a bundle of a million files, as `bench.listing` asks them; each in a process of its own
-    content   a tree of many small files, stored, stored again and fetched by the command, as `bench.content` does it
+    questions to a bundle of a million files, as `bench.listing` asks them, where both can; each in a process of its own
+    content   many small files, and a few large ones, stored and fetched by the command, as `bench.content` does it
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ ROUNDS = {
     "tiny": 10,
     "splits": 5,
     "questions": 5,
-    "content": 4,
+    "content small": 4,
+    "content large": 3,
 }
 
 
@@ -68,10 +69,10 @@ class Side:
 
 async def serve() -> None:  # noqa: C901 - one branch for each measurement
     """Be a side: one line comes in for each step, and one goes out. Everything imported is the checkout's own."""
+    from bench import listing
     from bench.content import TREES, timed
     from bench.content import Datamon as Command
     from bench.growth import small_folders, tiny
-    from bench.listing import ask, bundles, questions
     from bench.load import Load, write_diamond
     from bench.merge import Datamon, commit_seconds, remove_diamond
     from bench.stack import clock, running, scratch
@@ -90,13 +91,13 @@ async def serve() -> None:  # noqa: C901 - one branch for each measurement
                 load = Load(ENTRIES, seed=turn, shape=what.split()[1])
                 diamond, _ = write_diamond(load, settings.store)
             elif what == "questions":
-                made = made or await bundles(ENTRIES, settings)
-            elif what == "content":
+                made = made or await listing.bundles(ENTRIES, settings)
+            elif what.startswith("content"):
                 if command is None:
                     server = parts.enter_context(s3_server(Path(parts.enter_context(TemporaryDirectory()))))
                     command = Command(server, folder / "content")
                     parts.callback(command.close)
-                TREES["small"](here, random.Random(turn))
+                TREES[what.split()[1]](here, random.Random(turn))
             print("{}", flush=True)
             sys.stdin.readline()
             if what.startswith("commit"):
@@ -114,14 +115,14 @@ async def serve() -> None:  # noqa: C901 - one branch for each measurement
                     await diamond.commit("splits")
                 took = {what: seconds[0]}
             elif what == "questions":
-                asked = questions(ENTRIES).items()
-                took = {step: ask(settings.store, made, question)["seconds"] for step, question in asked}
+                asked = listing.questions(ENTRIES).items() if hasattr(listing, "questions") else ()
+                took = {step: listing.ask(settings.store, made, one)["seconds"] for step, one in asked}
             else:
-                took = {}
-                for step in ("store", "store again"):
+                took, tree = {}, what.split()[1]
+                for step in ("store", "store again") if tree == "small" else ("store",):
                     command.prepare(here, "")
-                    took[step] = timed(command.store, here, here.name)
-                took["fetch"] = timed(command.fetch, here.name, here.with_name("fetched"))
+                    took[f"{step}, {tree}"] = timed(command.store, here, here.name)
+                took[f"fetch, {tree}"] = timed(command.fetch, here.name, here.with_name("fetched"))
                 shutil.rmtree(here.with_name("fetched"))
             shutil.rmtree(here, ignore_errors=True)
             print(json.dumps(took), flush=True)
@@ -137,7 +138,8 @@ def measure(what: str, rounds: int, ours: Side, theirs: Side) -> dict[str, list[
         for side in (ours, theirs) if turn % 2 else (theirs, ours):
             took[side] = side.ask("go")
         for step in took[ours] if turn >= WARM_UP else ():
-            found.setdefault(step, []).append((took[ours][step], took[theirs][step]))
+            if step in took[theirs]:
+                found.setdefault(step, []).append((took[ours][step], took[theirs][step]))
     return found
 
 

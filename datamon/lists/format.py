@@ -65,6 +65,15 @@ class Block(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         """How many bytes it takes in the list."""
         return self.entries + self.places + AROUND
 
+    @property
+    def settled(self) -> Block:
+        """The same for a bundle, in which the latest timestamp is of no use and would tell blocks apart for nothing."""
+        if not self.latest:
+            return self
+        return Block(
+            self.first, self.count, self.bytes, self.entries, self.places, self.identity, self.digest, 0, self.deletions
+        )
+
 
 class _Summary(msgspec.Struct, frozen=True, gc=False):
     """As much of an entry as it takes to put it into a list: quick to decode."""
@@ -304,35 +313,24 @@ def moved_below(folder: str, line: bytes) -> bytes:
     return b"%s%s/%s" % (_NAME, folder.encode(), line[len(_NAME) :])
 
 
-@dataclass(frozen=True, slots=True)
 class RawBlock:
     """A block as it is stored, somewhere in the bytes of a list. Nothing is copied until it is decoded.
 
         at     start                  middle                          end
         | OPEN | lines of entries     | BETWEEN | lines of places     | CLOSE |
 
-    All are offsets in `body`.
+    All are offsets in `body`. They are no properties: a large commit copies thousands of blocks, and looks at each of
+    these often.
     """
 
-    block: Block
-    body: bytes
-    at: int = 0
-    key: str = ""  # of the list it comes from
+    __slots__ = ("at", "block", "body", "end", "key", "middle", "start")
 
-    @property
-    def start(self) -> int:
-        """Where its entries begin."""
-        return self.at + len(OPEN)
-
-    @property
-    def middle(self) -> int:
-        """Where its entries end."""
-        return self.start + self.block.entries
-
-    @property
-    def end(self) -> int:
-        """Where its places end."""
-        return self.middle + len(BETWEEN) + self.block.places
+    def __init__(self, block: Block, body: bytes, at: int = 0, key: str = "") -> None:
+        """`key` is of the list that the block comes from."""
+        self.block, self.body, self.at, self.key = block, body, at, key
+        self.start = at + len(OPEN)
+        self.middle = self.start + block.entries
+        self.end = self.middle + len(BETWEEN) + block.places
 
     @property
     def entries(self) -> bytes:

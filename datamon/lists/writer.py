@@ -8,9 +8,8 @@ the last block or list is held back until then, and taken apart if it turns out 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import msgspec
 from blake3 import blake3
 
 from datamon.content.entry import Entry
@@ -48,8 +47,8 @@ class _OpenList:
         self.count += raw.block.count
 
     def seal(self, index: str = "") -> tuple[bytes, ListRef]:
-        """The list's bytes, and a reference to it."""
-        blocks = [raw.block for raw in self.raws]
+        """The list's bytes, and a reference to it. Only a list of an upload has an index."""
+        blocks = [raw.block if index else raw.block.settled for raw in self.raws]
         head = head_of(blocks)
         reference = ListRef(
             digest=blake3(head).hexdigest(),
@@ -238,8 +237,6 @@ class ListWriter(_BlockWriter):
     def _take(self, raw: RawBlock) -> None:
         if self._list.count >= self.cutting.full_list:
             self._seal()
-        if raw.block.latest:  # of no use in a bundle, and it would depend on whether the block was copied
-            raw = replace(raw, block=msgspec.structs.replace(raw.block, latest=0))
         self._list.add(raw)
 
     def _end_list(self) -> None:
