@@ -15,13 +15,18 @@ from datamon.worker.connection.encryption import VARIABLE
 from datamon.workflows.common.names import STALE_STATE
 
 BUSY_SECONDS = 60  # a server that is still too busy then will not be less so soon
+READINGS = 3  # of a workflow that a worker could not read: after the first it has forgotten what it knew
+_UNREADABLE = "[TMPRL1100]"  # Temporal's sign for a workflow that does not fit its history
 
 Answer = TypeVar("Answer")
 
 
 async def retry_while_busy(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask again, for a while, where the server is too busy to take a question, or the worker asks us to."""
-    pause, deadline = 0.1, time.monotonic() + BUSY_SECONDS
+    """Ask again, for a while, where the server is too busy to take a question, or the worker asks us to.
+
+    A worker that a query has led astray may also find that what it knows does not fit the history, which then is fine.
+    """
+    pause, deadline, unreadable = 0.1, time.monotonic() + BUSY_SECONDS, 0
     while True:
         try:
             return await ask()
@@ -29,7 +34,9 @@ async def retry_while_busy(ask: Callable[[], Awaitable[Answer]]) -> Answer:
             if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED or time.monotonic() > deadline:
                 raise
         except WorkflowQueryFailedError as error:
-            if STALE_STATE not in str(error) or time.monotonic() > deadline:
+            unreadable += _UNREADABLE in str(error)
+            is_passing = STALE_STATE in str(error) or 0 < unreadable < READINGS
+            if not is_passing or time.monotonic() > deadline:
                 raise Failed(f"the workflow could not answer: {error}") from error
         await asyncio.sleep(pause)
         pause = min(2 * pause, 2)
