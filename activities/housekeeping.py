@@ -14,6 +14,7 @@ from datamon.activities.failures import errors_as_failures
 from datamon.activities.heartbeat import heartbeating
 from datamon.activities.registry import ActivityGroup, Resources
 from datamon.bundles.repos import get_repo
+from datamon.core.errors import NotFound
 from datamon.core.ids import RepoName
 from datamon.diamonds.findings import Verdict
 from datamon.diamonds.retention import findings, remove
@@ -46,11 +47,22 @@ class HousekeepingActivities(contract.HousekeepingActivities, ActivityGroup):
         """See the contract."""
         report = _last_attempt()
         with errors_as_failures(), heartbeating(lambda: activity.heartbeat(asdict(report))):
-            get_repo(self._context, request.repo)
+            if not self._is_there(request.repo):
+                return report
             for finding in findings(self._context, request.repo, request.limits, report.after):
                 removes = finding.verdict is Verdict.REMOVE and not request.dry_run
                 report = report.with_one(finding, remove(self._context, finding) if removes else 0)
         return report
+
+    def _is_there(self, repo: RepoName) -> bool:
+        """Whether there is still such a repo. One that was deleted needs no more care."""
+        try:
+            get_repo(self._context, repo)
+        except NotFound as error:
+            if not error.deleted:
+                raise
+            return False
+        return True
 
 
 def _last_attempt() -> RepoReport:

@@ -19,7 +19,7 @@ from datamon.core.errors import CorruptObject, NotFound, StaleWrite, StoreRefuse
 from datamon.core.ids import BundleId
 from datamon.diamonds.catalog import check_epoch, end_split, open_diamond, publish_diamond, revise_split
 from datamon.diamonds.model import Diamond, DiamondState, Split, SplitState
-from datamon.stores import keys
+from datamon.stores import descriptors, keys
 from datamon.stores.context import Context
 from datamon.stores.published import publish
 
@@ -53,7 +53,7 @@ class MetadataActivities(contract.MetadataActivities, ActivityGroup):
         with errors_as_failures():
             check_epoch(self._context, split.repo, split.diamond, split.epoch)
             key = keys.split(split.repo, split.diamond, split.id)
-            publish(self._context.vmetadata, key, split)
+            publish(self._context.vmetadata, key, replace(split, stored=self._stored_before(key, split)))
             if split.generation > 1:
                 self._remove_older_lists(split)
             return newest_bundle(self._context, split.repo)
@@ -103,6 +103,16 @@ class MetadataActivities(contract.MetadataActivities, ActivityGroup):
         """See the contract."""
         with errors_as_failures():
             set_label(self._context, label)
+
+    def _stored_before(self, key: str, split: Split) -> int:
+        """What older generations of a split have stored."""
+        if split.generation == 1:
+            return 0
+        try:
+            before = descriptors.read(Split, self._context.vmetadata, key)
+        except (NotFound, CorruptObject):
+            return 0
+        return before.stored
 
     def _remove_older_lists(self, split: Split) -> None:
         """Only those of older generations: an attempt that wakes up late must not touch what came after it.

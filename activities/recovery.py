@@ -79,6 +79,7 @@ class RecoveryActivities(contract.RecoveryActivities, ActivityGroup):
             reason=shortened(ended.reason, REASON_BYTES),
             tag=shortened(ended.tag, TAG_BYTES),
             stopped=ended.reason == request.reason,
+            request=ended.request,
         )
 
     def _made(self, diamond: Diamond) -> BundleReport | None:

@@ -3,7 +3,7 @@
     import datamon
 
     with datamon.connect() as dm:                                       # blocking
-        diamond = dm.initialize("weather")
+        diamond = dm.diamonds.initialize("weather")
         diamond.add("/data/part1").result()
         bundle = diamond.commit("March", label="latest").bundle
 

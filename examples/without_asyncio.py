@@ -11,7 +11,7 @@ from datamon import connect
 
 def main(repo: str, paths: list[str]) -> None:
     with connect() as dm:
-        diamond = dm.initialize(repo)
+        diamond = dm.diamonds.initialize(repo)
         for split in [diamond.add(path) for path in paths]:
             print(f"split {split.id}: {split.result().files} files")
         answer = diamond.commit("made without asyncio", label="latest")

@@ -6,15 +6,18 @@ Errors only say what happened, and name what would help (`Remedy`); another way 
 from __future__ import annotations
 
 from datamon.core.errors import (
+    ClockSkewed,
     ConflictsForbidden,
     DatamonError,
     DestinationInUse,
+    NoStore,
     NothingToCommit,
     NoWorker,
     Remedy,
     ServerUnreachable,
     SourceChanged,
     SplitFailed,
+    StoreFull,
     UnfitFile,
     rebuild,
 )
@@ -28,9 +31,14 @@ _REMEDIES = {
     Remedy.DECLARE_SERVER_LOST: "if that is lost for good, say --server-lost",
     Remedy.RECOVER_DIAMOND: "if this is the right server, take it up with `datamon diamond recover`",
     Remedy.LIST_LABELS: "`datamon label list` shows those there are",
+    Remedy.END_DIAMONDS: "end what is open first, with `datamon diamond commit` or `datamon diamond cancel`",
+    Remedy.MOVE_LABEL: "move it with `datamon label set` first",
+    Remedy.USE_LABEL: "there is a label of that name: say --label {name}",
     Remedy.LIST_FILES: "`datamon bundle list files` shows all",
     Remedy.SCHEDULE_HOUSEKEEPING: "make it with `datamon housekeeping schedule`",
     Remedy.STOP_STACK: "stop it with `datamon down`, or set another DATAMON_HOME",
+    Remedy.ALLOW_EMPTY: "if that is meant, say --allow-empty",
+    Remedy.USE_GLOBS: "--name-filter takes a regular expression; for globs there is --include",
     Remedy.FORCE_DOWNLOAD: "choose another one, or write into it with --force",
 }
 
@@ -41,24 +49,30 @@ def sentence(error: DatamonError) -> str:
     return f"{error}; {advice}" if advice else str(error)
 
 
+_BY_CLASS: dict[type[DatamonError], str] = {
+    ConflictsForbidden: "commit with --with-conflicts to keep them all",
+    SourceChanged: "add it again when nothing writes to it",
+    UnfitFile: "remove it, or leave it out with --skip-on-error",
+    StoreFull: "make room there, and what was to be written goes on by itself",
+    NoStore: "make one with `datamon repo create`, or set DATAMON_STORE; if there was one, see that it is mounted",
+    ClockSkewed: "set this machine's clock by a time server",
+    ServerUnreachable: "start one with `datamon up` or set TEMPORAL_ADDRESS",
+    NoWorker: "start one with `datamon up` or `datamon worker`",
+}
+
+
 def _advice(error: DatamonError) -> str:
     match error:
         case NothingToCommit():
-            return "commit with --wait to wait for them" if error.running else "add a split first"
-        case ConflictsForbidden():
-            return "commit with --with-conflicts to keep them all"
-        case SourceChanged():
-            return "add it again when nothing writes to it"
-        case UnfitFile():
-            return "remove it, or leave it out with --skip-on-error"
-        case ServerUnreachable():
-            return "start one with `datamon up` or set TEMPORAL_ADDRESS"
-        case NoWorker():
-            return "start one with `datamon up` or `datamon worker`"
+            if error.running and not error.waited:
+                return "commit with --wait to wait for them"
+            return "add what failed again, with --split and its id" if error.failed else "add a split first"
         case DestinationInUse() if not error.remedy:
             return "choose another one"
         case SplitFailed() if error.cause:
             return _advice(rebuild(error.cause, error.details))
+    if type(error) in _BY_CLASS:
+        return _BY_CLASS[type(error)]
     named = getattr(error, "remedy", Remedy.NONE)
     remedy = Remedy(named) if named in set(Remedy) else Remedy.NONE  # one of a newer version has no words here
     fields = {name: getattr(error, name, "") for name in ("name", "repo")}

@@ -1,13 +1,14 @@
 """The same client for programs without an event loop.
 
     with connect() as dm:
-        diamond = dm.initialize("weather")
+        diamond = dm.diamonds.initialize("weather")
         for path in parts:
             diamond.add(path)
         bundle = diamond.commit("March", label="latest", wait=True, splits=len(parts)).bundle
 
-Every call waits for its answer, and raises the errors of `datamon.core.errors`. An event loop on a thread of its own
-does the work, so this can be used from several threads, and from within a program that has a loop of its own.
+It has the classes and methods of the async client, under the same names and with the same parameters; a test holds it
+to that. Every call waits for its answer, and raises the errors of `datamon.core.errors`. An event loop on a thread of
+its own does the work, so this can be used from several threads, and from within a program that has a loop of its own.
 """
 
 from __future__ import annotations
@@ -16,20 +17,31 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from datamon.bundles.catalog import list_bundles
+from datamon.activities.spark import Progress
 from datamon.bundles.model import Bundle, Label, Repo
-from datamon.core.ids import repo_name
+from datamon.content.entry import Entry
 from datamon.diamonds.dry_run import Preview
+from datamon.diamonds.model import Diamond as StoredDiamond
 from datamon.merge.modes import ConflictMode, Order
 from datamon.settings.settings import Settings
+from datamon.starter.client import Bundles as AsyncBundles
 from datamon.starter.client import Datamon as AsyncDatamon
 from datamon.starter.client import Diamond as AsyncDiamond
+from datamon.starter.client import Diamonds as AsyncDiamonds
+from datamon.starter.client import Housekeeping as AsyncHousekeeping
+from datamon.starter.client import Labels as AsyncLabels
+from datamon.starter.client import Repos as AsyncRepos
 from datamon.starter.client import Split as AsyncSplit
 from datamon.starter.client import SplitOptions
+from datamon.starter.diamonds import Attempt
+from datamon.starter.housekeeping import WEEKLY, Scheduled
+from datamon.workflows.common.options import Options
 from datamon.workflows.diamonds.messages import CommitAnswer, DiamondStatus, SplitReport, SplitStatus
+from datamon.workflows.housekeeping import HousekeepingReport
 
 __all__ = ["Datamon", "Diamond", "Split", "SplitOptions", "connect"]
 
@@ -77,41 +89,144 @@ class Datamon:
     """A connection to Temporal and to the store; see `connect`."""
 
     def __init__(self, client: AsyncDatamon, loop: _Loop) -> None:
-        self.client, self._loop = client, loop
+        self.client = client
+        self.repos = Repos(client.repos, loop)
+        self.diamonds = Diamonds(client.diamonds, loop)
+        self.bundles = Bundles(client.bundles, loop)
+        self.labels = Labels(client.labels, loop)
+        self.housekeeping = Housekeeping(client.housekeeping, loop)
 
-    def create_repo(self, repo: str, description: str = "") -> Repo:
+
+class Repos:
+    """The repos of a store."""
+
+    def __init__(self, repos: AsyncRepos, loop: _Loop) -> None:
+        self._repos, self._loop = repos, loop
+
+    def create(self, repo: str, description: str = "") -> Repo:
         """Make a repo, once."""
-        return self._loop.wait(self.client.repos.create(repo, description))
+        return self._loop.wait(self._repos.create(repo, description))
 
-    def repos(self) -> list[Repo]:
+    def list(self) -> list[Repo]:
         """All repos, by name."""
-        return self._loop.wait(self.client.repos.list())
+        return self._loop.wait(self._repos.list())
 
-    def bundles(self, repo: str) -> list[Bundle]:
+    def delete(self, repo: str, reason: str = "") -> Repo:
+        """Delete a repo in which no diamond is open, with all its bundles. Its name is not given again."""
+        return self._loop.wait(self._repos.delete(repo, reason))
+
+
+class Bundles:
+    """The bundles of a store."""
+
+    def __init__(self, bundles: AsyncBundles, loop: _Loop) -> None:
+        self._bundles, self._loop = bundles, loop
+
+    def get(self, repo: str, ref: str) -> Bundle:
+        """A bundle, by its id or by a label."""
+        return self._loop.wait(self._bundles.get(repo, ref))
+
+    def find(self, repo: str, pattern: str) -> list[tuple[Bundle, Entry]]:
+        """The files whose names a glob matches, with each bundle that holds them."""
+        return self._loop.wait(self._bundles.find(repo, pattern))
+
+    def list(self, repo: str) -> list[Bundle]:
         """All bundles of a repo, the newest last."""
-        return list(list_bundles(self.client.context, repo_name(repo)))
+        return self._loop.wait(self._bundles.list(repo))
 
-    def initialize(self, repo: str, diamond: str | None = None, tag: str = "") -> Diamond:
-        """Open a diamond. An id of your own is checked to be new, for ever."""
-        return Diamond(self._loop.wait(self.client.diamonds.initialize(repo, diamond, tag)), self._loop)
+    def delete(self, repo: str, bundle: str, reason: str = "") -> Bundle:
+        """Delete a bundle that no label points to."""
+        return self._loop.wait(self._bundles.delete(repo, bundle, reason))
 
-    def diamond(self, repo: str, diamond: str) -> Diamond:
-        """A diamond that was opened before."""
-        return Diamond(self.client.diamonds.get(repo, diamond), self._loop)
 
-    def recover(self, repo: str, diamond: str, *, server_lost: bool = False) -> Diamond:
-        """Take up a diamond whose workflow is gone, from what the store says."""
-        return Diamond(
-            self._loop.wait(self.client.diamonds.recover(repo, diamond, server_lost=server_lost)), self._loop
-        )
+class Labels:
+    """The labels of a store."""
 
-    def set_label(self, repo: str, label: str, bundle: str, expected: str | None = None) -> Label:
+    def __init__(self, labels: AsyncLabels, loop: _Loop) -> None:
+        self._labels, self._loop = labels, loop
+
+    def set(self, repo: str, label: str, bundle: str, expected: str | None = None) -> Label:
         """Point a label to a bundle; with `expected`, only if that is where it points now."""
-        return self._loop.wait(self.client.labels.set(repo, label, bundle, expected))
+        return self._loop.wait(self._labels.set(repo, label, bundle, expected))
 
-    def label(self, repo: str, label: str) -> Label:
+    def get(self, repo: str, label: str) -> Label:
         """Where a label points."""
-        return self._loop.wait(self.client.labels.get(repo, label))
+        return self._loop.wait(self._labels.get(repo, label))
+
+    def history(self, repo: str, label: str) -> list[Label]:
+        """Every value of a label, the newest first."""
+        return self._loop.wait(self._labels.history(repo, label))
+
+    def list(self, repo: str) -> list[Label]:
+        """All labels of a repo, by name."""
+        return self._loop.wait(self._labels.list(repo))
+
+
+class Housekeeping:
+    """Removing what is left of diamonds that ended long ago, in all repos of the store."""
+
+    def __init__(self, housekeeping: AsyncHousekeeping, loop: _Loop) -> None:
+        self._housekeeping, self._loop = housekeeping, loop
+
+    def run(
+        self,
+        older_than: timedelta = timedelta(days=7),
+        abandoned_after: timedelta = timedelta(days=30),
+        *,
+        dry_run: bool = False,
+    ) -> HousekeepingReport:
+        """One round, now. A dry run only tells what it would do."""
+        return self._loop.wait(self._housekeeping.run(older_than, abandoned_after, dry_run=dry_run))
+
+    def schedule(
+        self,
+        cron: str = WEEKLY,
+        older_than: timedelta = timedelta(days=7),
+        abandoned_after: timedelta = timedelta(days=30),
+    ) -> Scheduled:
+        """Have a round done again and again, from now on in this way. One that is still going is not overtaken."""
+        return self._loop.wait(self._housekeeping.schedule(cron, older_than, abandoned_after))
+
+    def scheduled(self) -> Scheduled:
+        """The rounds to come. NotFound, where there are none."""
+        return self._loop.wait(self._housekeeping.scheduled())
+
+    def unschedule(self) -> None:
+        """No more rounds."""
+        self._loop.wait(self._housekeeping.unschedule())
+
+
+class Diamonds:
+    """The diamonds of a store."""
+
+    def __init__(self, diamonds: AsyncDiamonds, loop: _Loop) -> None:
+        self._diamonds, self._loop = diamonds, loop
+
+    def initialize(
+        self,
+        repo: str,
+        diamond: str | None = None,
+        tag: str = "",
+        options: Options | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        request: str | None = None,
+    ) -> Diamond:
+        """Open a diamond. An id of your own is checked to be new, for ever. The same request gives the same diamond."""
+        work = self._diamonds.initialize(repo, diamond, tag, options, metadata=metadata, request=request)
+        return Diamond(self._loop.wait(work), self._loop)
+
+    def recover(self, repo: str, diamond: str, options: Options | None = None, *, server_lost: bool = False) -> Diamond:
+        """Take up a diamond whose workflow is gone, from what the store says: done splits count, others are failed.
+
+        On another server than the one it was opened on, only if `server_lost` says that the other is lost for good.
+        """
+        work = self._diamonds.recover(repo, diamond, options, server_lost=server_lost)
+        return Diamond(self._loop.wait(work), self._loop)
+
+    def get(self, repo: str, diamond: str) -> Diamond:
+        """A diamond that was opened before."""
+        return Diamond(self._diamonds.get(repo, diamond), self._loop)
 
 
 class Diamond:
@@ -120,8 +235,19 @@ class Diamond:
     def __init__(self, diamond: AsyncDiamond, loop: _Loop) -> None:
         self._diamond, self._loop, self.repo, self.id = diamond, loop, diamond.repo, diamond.id
 
+    def described(self) -> StoredDiamond:
+        """The diamond as published in the store."""
+        return self._loop.wait(self._diamond.described())
+
+    def status(self) -> DiamondStatus:
+        """The diamond in numbers, from the workflow itself."""
+        return self._loop.wait(self._diamond.status())
+
     def add(self, path: str | Path, options: SplitOptions | None = None) -> Split:
-        """Add what is at a path of this machine or at an s3:// URL. Returns once the diamond has accepted it."""
+        """Add what is at a path of this machine or at an s3:// URL.
+
+        Returns once the diamond has accepted it; the upload goes on.
+        """
         return Split(self._loop.wait(self._diamond.add(path, options)), self._loop)
 
     def add_all(self, paths: Sequence[str | Path], options: SplitOptions | None = None) -> list[Split]:
@@ -133,12 +259,12 @@ class Diamond:
         return Split(self._diamond.split(split), self._loop)
 
     def splits(self) -> list[SplitStatus]:
-        """All splits, in the order they were added."""
+        """All splits, in the order they were added, as the diamond sees them."""
         return self._loop.wait(self._diamond.splits())
 
-    def status(self) -> DiamondStatus:
-        """The diamond in numbers."""
-        return self._loop.wait(self._diamond.status())
+    def attempts(self) -> list[Attempt]:
+        """What the diamond itself has under way: the merge of a commit, writing its descriptor or a label."""
+        return self._loop.wait(self._diamond.attempts())
 
     def preview(
         self, mode: ConflictMode = ConflictMode.KEEP, order: Order = Order.UPLOADED, splits: int | None = None
@@ -154,17 +280,33 @@ class Diamond:
         *,
         wait: bool = False,
         splits: int | None = None,
+        timeout_seconds: float | None = None,
         label: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        request: str | None = None,
     ) -> CommitAnswer:
-        """Make the bundle of all done splits. With `wait`, once as many as asked for were added and all ended."""
-        return self._loop.wait(
-            self._diamond.commit(message, mode, order, wait=wait, splits=splits, label=label, metadata=metadata)
-        )
+        """Make the bundle of all done splits.
 
-    def cancel(self, reason: str = "canceled by the user") -> None:
+        With `wait`, once no split runs any more and at least one is done; or, if `splits` says so, that many. After
+        `timeout_seconds` it waits no longer, and fails. The label is set by the workflow, once the bundle exists. The
+        same `request` gives the same bundle again.
+        """
+        work = self._diamond.commit(
+            message,
+            mode,
+            order,
+            wait=wait,
+            splits=splits,
+            timeout_seconds=timeout_seconds,
+            label=label,
+            metadata=metadata,
+            request=request,
+        )
+        return self._loop.wait(work)
+
+    def cancel(self, reason: str = "canceled by the user", *, request: str | None = None) -> None:
         """Stop all splits, wait until they have, and close the diamond without a bundle."""
-        self._loop.wait(self._diamond.cancel(reason))
+        self._loop.wait(self._diamond.cancel(reason, request=request))
 
 
 class Split:
@@ -176,6 +318,14 @@ class Split:
     def result(self) -> SplitReport:
         """Wait for the end. SplitFailed where it failed."""
         return self._loop.wait(self._split.result())
+
+    def progress(self) -> Progress | None:
+        """How far the upload is, from its last heartbeat; None before the first one and after the end."""
+        return self._loop.wait(self._split.progress())
+
+    def attempt(self) -> Attempt | None:
+        """What is under way: uploading, or writing the split's descriptor. None before that and after the end."""
+        return self._loop.wait(self._split.attempt())
 
     def stop(self, reason: str = "stopped by its user") -> bool:
         """Ask it to stop: it ends as failed, and can run again under its id. Whether there is a run to be asked."""

@@ -106,8 +106,7 @@ def _run() -> int:
         error.show()
         return error.exit_code
     except click.UsageError as error:
-        hint = f"; see `{error.ctx.command_path} --help`" if error.ctx else ""
-        return _fail(error.format_message().rstrip(".") + hint, error.exit_code)
+        return _fail(_usage(error), error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except (BrokenPipeError, SystemExit) as error:
@@ -121,6 +120,13 @@ def _run() -> int:
         traceback.print_exc()
         return _fail(f"this is a bug: {error!r}", 1)
     return code if isinstance(code, int) else 0
+
+
+def _usage(error: click.UsageError) -> str:
+    problem = error.format_message().rstrip(".")
+    if problem.startswith("Got unexpected extra argument"):  # a message of several words, or a glob of the shell
+        problem += "; a value with spaces or globs must stand in quotes"
+    return problem + (f"; see `{error.ctx.command_path} --help`" if error.ctx else "")
 
 
 def _fail(text: str, code: int) -> int:

@@ -22,9 +22,15 @@ from typing import Self
 from temporalio.client import Client
 
 from datamon.bundles import labels
-from datamon.bundles.model import Label, Repo
+from datamon.bundles.catalog import list_bundles
+from datamon.bundles.deletion import delete_bundle
+from datamon.bundles.find import find_files
+from datamon.bundles.model import Bundle, Label, Repo
+from datamon.bundles.refs import resolve
 from datamon.bundles.repos import create_repo, list_repos
+from datamon.content.entry import Entry
 from datamon.core.ids import bundle_id, label_name, repo_name
+from datamon.diamonds.catalog import delete_repo
 from datamon.settings.settings import Settings
 from datamon.starter.diamonds import Diamond, Diamonds, Split, SplitOptions
 from datamon.starter.housekeeping import Housekeeping
@@ -34,7 +40,7 @@ from datamon.worker.connection.queues import has_live_worker
 from datamon.worker.telemetry import flush
 from datamon.workflows.common.names import COMMAND_IDENTITY, host_queue
 
-__all__ = ["Datamon", "Diamond", "Diamonds", "Housekeeping", "Labels", "Repos", "Split", "SplitOptions"]
+__all__ = ["Bundles", "Datamon", "Diamond", "Diamonds", "Housekeeping", "Labels", "Repos", "Split", "SplitOptions"]
 
 
 class Datamon:
@@ -45,6 +51,7 @@ class Datamon:
         self.serves: set[str] = set()  # the task queues that this very process serves
         self.repos = Repos(self)
         self.diamonds = Diamonds(self)
+        self.bundles = Bundles(self)
         self.labels = Labels(self)
         self.housekeeping = Housekeeping(self)
 
@@ -103,6 +110,37 @@ class Repos:
     async def list(self) -> list[Repo]:
         """All repos, by name."""
         return await asyncio.to_thread(lambda: list(list_repos(self._datamon.context)))
+
+    async def delete(self, repo: str, reason: str = "") -> Repo:
+        """Delete a repo in which no diamond is open, with all its bundles. Its name is not given again."""
+        context, contributor = self._datamon.context, self._datamon.settings.contributor
+        return await asyncio.to_thread(delete_repo, context, repo_name(repo), contributor, reason, time.time_ns())
+
+
+class Bundles:
+    """The bundles of a store."""
+
+    def __init__(self, datamon: Datamon) -> None:
+        self._datamon = datamon
+
+    async def get(self, repo: str, ref: str) -> Bundle:
+        """A bundle, by its id or by a label."""
+        return await asyncio.to_thread(resolve, self._datamon.context, repo_name(repo), ref)
+
+    async def find(self, repo: str, pattern: str) -> list[tuple[Bundle, Entry]]:
+        """The files whose names a glob matches, with each bundle that holds them."""
+        return await asyncio.to_thread(lambda: list(find_files(self._datamon.context, repo_name(repo), pattern)))
+
+    async def list(self, repo: str) -> list[Bundle]:
+        """All bundles of a repo, the newest last."""
+        return await asyncio.to_thread(lambda: list(list_bundles(self._datamon.context, repo_name(repo))))
+
+    async def delete(self, repo: str, bundle: str, reason: str = "") -> Bundle:
+        """Delete a bundle that no label points to."""
+        context, contributor = self._datamon.context, self._datamon.settings.contributor
+        return await asyncio.to_thread(
+            delete_bundle, context, repo_name(repo), bundle_id(bundle), contributor, reason, time.time_ns()
+        )
 
 
 class Labels:

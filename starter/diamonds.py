@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import (
     WithStartWorkflowOperation,
     WorkflowFailureError,
@@ -22,9 +25,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from datamon.activities.failures import from_failure
 from datamon.activities.spark import Progress
+from datamon.bundles.catalog import get_bundle
 from datamon.bundles.metadata import check_metadata
 from datamon.bundles.repos import get_repo
 from datamon.core.errors import (
+    AlreadyExists,
     BadUsage,
     DatamonError,
     Failed,
@@ -34,20 +39,23 @@ from datamon.core.errors import (
     SplitFailed,
     WrongState,
 )
+from datamon.core.globs import globs
 from datamon.core.ids import (
     DiamondId,
     RepoName,
     SplitId,
     checked_text,
     diamond_id,
+    id_of,
     label_name,
     new_id,
     repo_name,
     split_id,
 )
-from datamon.diamonds.catalog import diamond_exists, get_diamond
+from datamon.core.instants import instant
+from datamon.diamonds.catalog import diamond_exists, get_diamond, get_split
 from datamon.diamonds.model import Diamond as StoredDiamond
-from datamon.diamonds.model import DiamondState, SplitState
+from datamon.diamonds.model import DiamondState, SplitState, ended
 from datamon.diamonds.selection import check_enough, left_out_splits, taken_splits
 from datamon.merge.modes import ConflictMode, Order
 from datamon.sources.source import Source, is_s3_url, name_pattern, sorted_names
@@ -58,7 +66,7 @@ from datamon.worker.connection.client import server_id
 from datamon.worker.connection.failures import retry_while_busy, unreachable
 from datamon.worker.connection.queues import require_worker
 from datamon.workflows.common.long_lived import ASK_AGAIN
-from datamon.workflows.common.message_checks import summary_text
+from datamon.workflows.common.message_checks import MAX_ID, MAX_SECONDS, summary_text
 from datamon.workflows.common.names import (
     TASK_QUEUE,
     attributes,
@@ -67,6 +75,7 @@ from datamon.workflows.common.names import (
     upload_queue,
 )
 from datamon.workflows.common.options import Options
+from datamon.workflows.common.retries import activity_words
 from datamon.workflows.diamonds.diamond import PAGE, DiamondWorkflow
 from datamon.workflows.diamonds.messages import (
     AddSplit,
@@ -94,21 +103,44 @@ class Diamonds:
         self._datamon = datamon
 
     async def initialize(
-        self, repo: str, diamond: str | None = None, tag: str = "", options: Options | None = None
+        self,
+        repo: str,
+        diamond: str | None = None,
+        tag: str = "",
+        options: Options | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        request: str | None = None,
     ) -> Diamond:
-        """Open a diamond. An id of your own is checked to be new, for ever."""
-        datamon = self._datamon
+        """Open a diamond. An id of your own is checked to be new, for ever. The same request gives the same diamond."""
+        datamon, opening = self._datamon, checked_request(request)
         record = DiamondRecord(
             repo=repo_name(repo),
-            diamond=diamond_id(diamond if diamond is not None else new_id()),
+            diamond=diamond_id(diamond or (id_of(repo, opening) if opening else new_id())),
             contributor=datamon.settings.contributor,
             tag=checked_text("tag", tag),
             options=options or Options(),
             server=await server_id(datamon.client),
+            opening=opening,
+            metadata=check_metadata(metadata or {}),
         )
         await asyncio.to_thread(get_repo, datamon.context, record.repo)
-        opened = await self._start(record, diamond_exists(record.diamond))
+        try:
+            opened = await self._start(record, diamond_exists(record.diamond))
+        except AlreadyExists:
+            if not opening:
+                raise
+            return await self._opened_before(record)
         await opened.require_same_store()
+        return opened
+
+    async def _opened_before(self, record: DiamondRecord) -> Diamond:
+        """The diamond that the same request opened, or AlreadyExists."""
+        opened = Diamond(self._datamon, record.repo, record.diamond)
+        with suppress(RPCError, WorkflowUpdateFailedError):  # it may have ended, and is described in the store
+            _: Any = await opened.handle.execute_update(DiamondWorkflow.initialized)
+        if (await opened.described()).opening != record.opening:
+            raise diamond_exists(record.diamond)
         return opened
 
     async def recover(
@@ -169,8 +201,9 @@ class Diamonds:
 class SplitOptions:
     """How to add a split. An `id` that is given must be known already, unless `create` says it is yours to choose.
 
-    `files` is a list of names below the path, one a line; `name_filter` a regular expression. Only what both let
-    through is uploaded.
+    `files` is a list of names below the path, one a line; `name_filter` a regular expression; `include` and `exclude`
+    are globs with the rules of .gitignore. A file is uploaded if all of them let it through. By default, nothing to
+    upload is refused where something was selected. The same `request` counts once, and gives the same split again.
     """
 
     id: str | None = None
@@ -179,14 +212,24 @@ class SplitOptions:
     skip_on_error: bool = False
     files: bytes | None = None
     name_filter: str = ""
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    allow_empty: bool | None = None
+    request: str | None = None
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """An upload or a merge under way: which attempt it is, counting from 1, and how far."""
+    """Something that a workflow has under way: which attempt it is, counting from 1, and how far.
 
+    `failure` is why the attempt before it failed, `next` when this one begins if it has not yet.
+    """
+
+    activity: str
     number: int
-    progress: Progress
+    progress: Progress | None = None
+    failure: DatamonError | None = None
+    next: str = ""
 
 
 class Diamond:
@@ -234,9 +277,13 @@ class Diamond:
         options = options or SplitOptions()
         if options.id is not None and len(paths) > 1:
             raise BadUsage("one split id cannot stand for several paths")
+        if options.request is not None and len(paths) > 1:
+            raise BadUsage("one request cannot stand for several paths")
         if options.name_filter:
             name_pattern(options.name_filter)
-        ids = [split_id(options.id if options.id is not None else new_id()) for _ in paths]
+        globs(options.include)
+        globs(options.exclude)
+        ids = [split_id(self._new_split(options)) for _ in paths]
         adds = [await self._add_message(split, path, options) for split, path in zip(ids, paths, strict=True)]
         await require_worker(self._datamon.client, TASK_QUEUE, *{add.queue for add in adds} - self._datamon.serves)
         try:
@@ -245,7 +292,23 @@ class Diamond:
                 await self.handle.signal(DiamondWorkflow.add, batch)
             return [split for batch in batches for split in await self._accepted(batch)]
         except RPCError as error:
+            added = await self._added_before(adds[0]) if options.request and _is_gone(error) else None
+            if added is not None:
+                return [added]
             raise await self.explained(error, "no split can be added any more") from error
+
+    def _new_split(self, options: SplitOptions) -> str:
+        if options.id is not None:
+            return options.id
+        return id_of(self.repo, self.id, options.request) if options.request else new_id()
+
+    async def _added_before(self, add: AddSplit) -> Split | None:
+        """The split that the same request added, before the diamond ended."""
+        with suppress(NotFound):
+            stored = await asyncio.to_thread(get_split, self._datamon.context, self.repo, self.id, add.split)
+            if stored.request == add.request:
+                return Split(self._datamon, self, add.split, add.request)
+        return None
 
     async def _add_message(self, split: SplitId, path: str | Path, options: SplitOptions) -> AddSplit:
         settings = self._datamon.settings
@@ -254,15 +317,18 @@ class Diamond:
             skip_on_error=options.skip_on_error,
             files=await self._stored_names(split, options.files),
             name_filter=checked_text("name filter", options.name_filter),
+            include=[checked_text("glob", one) for one in options.include],
+            exclude=[checked_text("glob", one) for one in options.exclude],
+            allow_empty=options.allow_empty,
         )
         return AddSplit(
             split=split,
-            request=new_id(),
+            request=checked_request(options.request) or new_id(),
             source=source,
             queue=upload_queue(source, settings.host),
             host=settings.host,
             contributor=settings.contributor,
-            tag=checked_text("tag", options.tag if options.tag is not None else settings.host),
+            tag=checked_text("tag", options.tag or ""),
             must_exist=options.id is not None and not options.create,
         )
 
@@ -309,26 +375,42 @@ class Diamond:
         *,
         wait: bool = False,
         splits: int | None = None,
+        timeout_seconds: float | None = None,
         label: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        request: str | None = None,
     ) -> CommitAnswer:
-        """Make the bundle of all done splits. With `wait`, once as many as asked for were added and all ended.
+        """Make the bundle of all done splits.
 
-        The label is set by the workflow, once the bundle exists.
+        With `wait`, once no split runs any more and at least one is done; or, if `splits` says so, that many. After
+        `timeout_seconds` it waits no longer, and fails. The label is set by the workflow, once the bundle exists. The
+        same `request` gives the same bundle again.
         """
+        if timeout_seconds is not None and not (wait and 0 < timeout_seconds <= MAX_SECONDS):
+            raise BadUsage("a timeout is a number of seconds above 0, and goes with waiting")
         words = checked_text("message", message).strip()
         if not words:
             raise BadUsage("the message is empty; say in a sentence what this version is")
         named = label_name(label) if label is not None else ""
         who = self._datamon.settings.contributor
-        request = CommitRequest(new_id(), words, mode, order, wait, splits, named, who, check_metadata(metadata or {}))
-        answer: CommitAnswer = await self._ask(DiamondWorkflow.commit, request, "it cannot be committed any more")
+        wanted = CommitRequest(
+            request=checked_request(request) or new_id(),
+            message=words,
+            mode=mode,
+            order=order,
+            wait=wait,
+            splits=splits,
+            timeout_seconds=timeout_seconds or 0,
+            label=named,
+            contributor=who,
+            metadata=check_metadata(metadata or {}),
+        )
+        answer: CommitAnswer = await self._ask(DiamondWorkflow.commit, wanted, "it cannot be committed any more")
         return answer
 
-    async def progress(self) -> Progress | None:
-        """How far the merge of a commit is, from its last heartbeat; None before the first one and after the end."""
-        attempt = await _attempt(self._datamon, self.handle)
-        return attempt.progress if attempt is not None else None
+    async def attempts(self) -> list[Attempt]:
+        """What the diamond itself has under way: the merge of a commit, writing its descriptor or a label."""
+        return await _attempts(self._datamon, self.handle)
 
     async def preview(
         self, mode: ConflictMode = ConflictMode.KEEP, order: Order = Order.UPLOADED, splits: int | None = None
@@ -358,13 +440,10 @@ class Diamond:
     async def _page(self, number: int) -> list[SplitStatus]:
         return await retry_while_busy(lambda: self.handle.query(DiamondWorkflow.splits, number))
 
-    async def cancel(self, reason: str = "canceled by the user") -> None:
+    async def cancel(self, reason: str = "canceled by the user", *, request: str | None = None) -> None:
         """Stop all splits, wait until they have, and close the diamond without a bundle."""
-        await self._ask(
-            DiamondWorkflow.cancel,
-            CancelRequest(new_id(), checked_text("reason", reason)),
-            "it cannot be canceled any more",
-        )
+        wanted = CancelRequest(checked_request(request) or new_id(), checked_text("reason", reason))
+        await self._ask(DiamondWorkflow.cancel, wanted, "it cannot be canceled any more")
 
     async def _ask(self, update: Any, request: CommitRequest | CancelRequest, refused: str) -> Any:
         """Send an update and wait for its answer, again where the workflow has gone on in a new run meanwhile."""
@@ -373,26 +452,33 @@ class Diamond:
             try:
                 return await self.handle.execute_update(update, request)
             except WorkflowUpdateFailedError as error:
-                if isinstance(error.cause, ApplicationError) and error.cause.type in _LET_GO:
-                    continue
-                raise from_failure(error) from error
+                if not (isinstance(error.cause, ApplicationError) and error.cause.type in _LET_GO):
+                    raise from_failure(error) from error
             except WorkflowUpdateRPCTimeoutOrCancelledError:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     raise asyncio.CancelledError from None
             except RPCError as error:
-                answer = await self._answered(request) if error.status is RPCStatusCode.NOT_FOUND else None
-                if answer is None:
-                    raise await self.explained(error, refused) from error
-                return answer
+                stored = await self.described() if _is_gone(error) else None
+                if stored is not None and _is_what_came_of(request, stored):
+                    return await self._answer_of(stored)
+                raise await self.explained(error, refused) from error
+            request = replace(request, again=True)  # what it came to meanwhile, be it a failure, is the answer
 
-    async def _answered(self, request: CommitRequest | CancelRequest) -> CommitAnswer | None:
-        """What this very request came to, if the diamond ended before it could be asked again."""
-        try:
-            result = await self.handle.result()
-        except (RPCError, WorkflowFailureError):
+    async def _answer_of(self, ended: StoredDiamond) -> CommitAnswer | None:
+        """What a request came to before, as the store tells. A cancel has come to nothing more than that."""
+        if ended.bundle is None:
             return None
-        answer: CommitAnswer | None = result.answer
-        return answer if answer is not None and answer.request == request.request else None
+        bundle = await asyncio.to_thread(get_bundle, self._datamon.context, self.repo, ended.bundle)
+        return CommitAnswer(
+            request=ended.request,
+            bundle=bundle.id,
+            files=bundle.files,
+            bytes=bundle.bytes,
+            conflicts=bundle.conflicts + bundle.checkpoints,
+            left_out=bundle.origin.left_out,
+            label=ended.label,
+            unlabeled=ended.reason,
+        )
 
     async def explained(self, error: RPCError, refused: str = "it has ended") -> DatamonError:
         """Why the workflow did not answer, in the words of the store."""
@@ -401,10 +487,30 @@ class Diamond:
             return NoWorker(TASK_QUEUE) if busy else unreachable(self._datamon.client, error)
         diamond = await self.described()
         if diamond.state.ended:
-            return WrongState("diamond", self.id, diamond.state, refused)
+            return ended(self.id, diamond.state, diamond.bundle, refused)
         at = self._datamon.client.service_client.config.target_host
         lost = f"is {diamond.state} in the store, but the Temporal server at {at} has no workflow for it"
         return Failed(f"diamond {self.id} {lost}", Remedy.RECOVER_DIAMOND)
+
+
+def _is_what_came_of(request: CommitRequest | CancelRequest, diamond: StoredDiamond) -> bool:
+    """Whether a diamond has ended by this very request."""
+    state = DiamondState.DONE if isinstance(request, CommitRequest) else DiamondState.CANCELED
+    return (diamond.state, diamond.request) == (state, request.request)
+
+
+def _is_gone(error: RPCError) -> bool:
+    """Whether there is no workflow that could do what was asked."""
+    return error.status is RPCStatusCode.NOT_FOUND
+
+
+def checked_request(request: str | None) -> str:
+    """A request that a client names, so that it counts once however often it is sent; none is empty."""
+    if request is None:
+        return ""
+    if not request.strip():
+        raise BadUsage("the request is empty; give it an id of your own, or leave it out")
+    return checked_text("request", request, MAX_ID)
 
 
 def _location(path: str | Path) -> str:
@@ -414,17 +520,27 @@ def _location(path: str | Path) -> str:
     return checked_text("path", str(Path(path).absolute()))
 
 
-async def _attempt(datamon: Datamon, handle: WorkflowHandle[Any, Any]) -> Attempt | None:
-    """The Spark job of a workflow that is under way, if it has sent a heartbeat."""
+async def _attempts(datamon: Datamon, handle: WorkflowHandle[Any, Any]) -> list[Attempt]:
+    """The activities that a workflow has under way, as the server knows them. None, where it does not answer."""
     try:
         description = await handle.describe()
     except RPCError:
-        return None
-    for pending in description.raw_description.pending_activities:
-        details = await datamon.client.data_converter.decode(list(pending.heartbeat_details.payloads))
-        if details and isinstance(details[0], dict):
-            return Attempt(pending.attempt, Progress.read(details[0]))
-    return None
+        return []
+    return [await _attempt(datamon, pending) for pending in description.raw_description.pending_activities]
+
+
+async def _attempt(datamon: Datamon, pending: PendingActivityInfo) -> Attempt:
+    converter = datamon.client.data_converter
+    details = await converter.decode(list(pending.heartbeat_details.payloads))
+    has_failed = pending.HasField("last_failure")
+    waits = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED and has_failed
+    return Attempt(
+        activity_words(pending.activity_type.name),
+        pending.attempt,
+        Progress.read(details[0]) if details and isinstance(details[0], dict) else None,
+        from_failure(await converter.decode_failure(pending.last_failure)) if has_failed else None,
+        instant(pending.scheduled_time.ToNanoseconds()) if waits else "",
+    )
 
 
 class Split:
@@ -441,15 +557,48 @@ class Split:
 
     async def result(self) -> SplitReport:
         """Wait for the end. SplitFailed where it failed."""
-        await self._until_started()
+        try:
+            await self._until_started()
+        except WrongState:  # its diamond has ended, and Temporal has forgotten it
+            stored = await self._stored_result()
+            if stored is None:
+                raise
+            return stored
         try:
             return await self.handle.result()
         except RPCError as error:
-            raise await self._diamond.explained(error) from error
+            stored = await self._stored_result() if _is_gone(error) else None
+            if stored is None:
+                raise await self._diamond.explained(error) from error
+            return stored
         except WorkflowFailureError as error:
             known = await self._status()
             cause = from_failure(error)
             raise SplitFailed(self.id, known.reason or str(cause), cause.code, list(cause.args)) from error
+
+    async def _stored_result(self) -> SplitReport | None:
+        """How the split ended, as the store tells; None if it did not."""
+        context, diamond = self._datamon.context, self._diamond
+        try:
+            split = await asyncio.to_thread(get_split, context, diamond.repo, diamond.id, self.id)
+        except NotFound:
+            return None
+        if split.state is SplitState.FAILED:
+            raise SplitFailed(self.id, split.reason)
+        return (
+            SplitReport(
+                split.id,
+                split.generation,
+                split.state,
+                split.files,
+                split.bytes,
+                split.stored,
+                split.skipped,
+                skipped_sample=split.skipped_sample,
+            )
+            if split.state is SplitState.DONE
+            else None
+        )
 
     async def progress(self) -> Progress | None:
         """How far the upload is, from its last heartbeat; None before the first one and after the end."""
@@ -457,8 +606,8 @@ class Split:
         return attempt.progress if attempt is not None else None
 
     async def attempt(self) -> Attempt | None:
-        """The attempt to upload that is under way, as its last heartbeat tells."""
-        return await _attempt(self._datamon, self.handle)
+        """What is under way: uploading, or writing the split's descriptor. None before that and after the end."""
+        return next(iter(await _attempts(self._datamon, self.handle)), None)
 
     async def stop(self, reason: str = "stopped by its user") -> bool:
         """Ask it to stop: it ends as failed, and can run again under its id. Whether there is a run to be asked."""

@@ -8,9 +8,10 @@ from html import escape
 
 from datamon.core.instants import epoch_seconds, seconds_between
 from datamon.diamonds.model import Split, SplitState
-from datamon.diamonds.report import NAMED, Report
+from datamon.diamonds.report import NAMED, WINNERS, Report
 from datamon.starter.output import amount, visible
 
+ID_END = 6  # letters of an id that tell splits with one tag apart: those at its beginning are the time
 DRAWN = 300  # splits in the timeline: the slowest ones, if there are more
 
 _STYLE = """
@@ -59,6 +60,7 @@ def page(report: Report, now: str) -> str:
             _conflicts(report),
             _contributors(report),
             _left_out(report),
+            _skipped(report),
         )
     )
     return (
@@ -90,11 +92,11 @@ def _tiles(report: Report) -> str:
     size = report.bundle.bytes if report.bundle else sum(split.bytes for split in splits)
     stored = sum(split.stored for split in splits)
     tiles = (
-        (f"{len(splits):,}", f"splits: {counts or 'none'}"),
-        (f"{files:,}", "files"),
-        (amount(size), "bytes"),
+        (f"{len(splits):,}", f"{'split' if len(splits) == 1 else 'splits'}: {counts or 'none'}"),
+        (f"{files:,}", "file" if files == 1 else "files"),
+        (amount(size), "size"),
         (amount(stored), "new to the store"),
-        (f"{report.conflicts:,}", "versions lost and kept"),
+        (f"{report.conflicts:,}", f"{'version' if report.conflicts == 1 else 'versions'} lost and kept"),
     )
     shown = (
         f'<div class="tile"><b>{_text(value)}</b><span class="soft">{_text(name)}</span></div>' for value, name in tiles
@@ -110,28 +112,36 @@ def _timeline(report: Report, now: str) -> str:
     if len(drawn) > DRAWN:
         slowest = sorted(drawn, key=lambda split: -_took(split, now))[:DRAWN]
         drawn = sorted(slowest, key=lambda split: split.position)
-    start = min(epoch_seconds(split.created) for split in drawn)
+    start = min(map(_added, drawn))
     end = max(epoch_seconds(split.ended or now) for split in drawn)
     span = max(end - start, 0.001)
     rows = "".join(_bar(split, start, span, now) for split in drawn)
     note = f" The {DRAWN} slowest of {len(report.splits):,}." if len(report.splits) > DRAWN else ""
-    about = f"From the first add to the last end, {_duration(span)}. Grey is waiting for a place.{note}"
+    about = f"From the first add to the last end, {_duration(span)}. Grey is waiting for a place."
+    if any(split.generation > 1 for split in drawn):
+        about += " Of splits that were added again, the newest run is shown."
+    about += note
     return f'<h2>Timeline</h2><p class="soft">{about}</p>{rows}'
 
 
 def _bar(split: Split, start: float, span: float, now: str) -> str:
     added, began, ended = (
-        epoch_seconds(split.created),
+        _added(split),
         epoch_seconds(split.started or split.ended or now),
         epoch_seconds(split.ended or now),
     )
     waited = _piece("waited", added - start, began - added, span)
     ran = _piece(split.state, began - start, ended - began, span)
-    name = _text(split.tag or split.id)
+    name = _text(f"{split.tag} {split.id[-ID_END:]}" if split.tag else split.id)
     return (
         f'<div class="row"><span title="{_text(split.id)}">{name}</span><div class="track">{waited}{ran}</div>'
         f"<span>{_duration(_took(split, now))}</span></div>"
     )
+
+
+def _added(split: Split) -> float:
+    """When it was added for its newest run: before that, it waited for nobody."""
+    return epoch_seconds(split.added or split.created)
 
 
 def _piece(kind: str, left: float, width: float, span: float) -> str:
@@ -164,9 +174,28 @@ def _conflicts(report: Report) -> str:
         return "<h2>Conflicts</h2><p>None are kept.</p>"
     more = f" The first {NAMED:,} are shown." if report.conflicts > NAMED else ""
     tags = {split.id: split.tag for split in report.splits}
-    rows = ((one.name, one.split, tags.get(one.split, ""), amount(one.size)) for one in report.lost)
-    counted = f"{report.conflicts:,} versions lost to a later one, and are kept under their own splits.{more}"
-    return f"<h2>Conflicts</h2><p>{counted}</p>" + _table(("name", "split that lost", "tag", "#size"), rows)
+    rows = (
+        (
+            one.name,
+            one.split,
+            tags.get(one.split, ""),
+            amount(one.size),
+            one.winner or "",
+            tags.get(one.winner, "") if one.winner else "",
+        )
+        for one in report.lost
+    )
+    kept = (
+        "1 version lost to a later one, and is kept under its own split."
+        if report.conflicts == 1
+        else f"{report.conflicts:,} versions lost to a later one, and are kept under their own splits."
+    )
+    unnamed = f" Winners are named for the first {WINNERS}." if len(report.lost) > WINNERS else ""
+    columns = ("name", "split that lost", "tag", "#size", "split that won", "tag")
+    return f"<h2>Conflicts</h2><p>{kept}{more}{unnamed}</p>" + _table(columns, rows)
+
+
+_WHY_MORE = "files of splits that were left out are not in the bundle, and what several splits hold alike is there once"
 
 
 def _contributors(report: Report) -> str:
@@ -175,7 +204,22 @@ def _contributors(report: Report) -> str:
     for split in report.splits:
         files[str(split.contributor)] += split.files
     rows = ((who, f"{number:,}", f"{files[who]:,}") for who, number in splits.most_common())
-    return "<h2>Contributors</h2>" + _table(("who", "#splits", "#files"), rows) if splits else ""
+    if not splits:
+        return ""
+    uploaded = sum(files.values())
+    differs = report.bundle is not None and uploaded != report.bundle.files
+    note = f"<p>Together {uploaded:,} files: {_WHY_MORE}.</p>" if differs else ""
+    return "<h2>Contributors</h2>" + note + _table(("who", "#splits", "#files"), rows)
+
+
+def _skipped(report: Report) -> str:
+    rows = [(split.id, split.tag, one.name, one.reason) for split in report.splits for one in split.skipped_sample]
+    if not rows:
+        return ""
+    count = sum(split.skipped for split in report.splits)
+    more = f" The first {len(rows):,} are shown." if count > len(rows) else ""
+    things = "1 thing that could not be uploaded." if count == 1 else f"{count:,} things that could not be uploaded."
+    return f"<h2>Skipped</h2><p>{things}{more}</p>" + _table(("split", "tag", "name", "!why"), rows)
 
 
 def _left_out(report: Report) -> str:

@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from datamon.settings.settings import Settings
@@ -32,6 +33,10 @@ def as_an_ordinary_user():
     if os.geteuid() == 0:
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
             ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # how long an example takes is no test's business
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_configure(config):

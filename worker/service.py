@@ -15,6 +15,7 @@ from temporalio.worker import Worker, WorkflowRunner
 
 from datamon.activities.registry import Resources, RunsOn, build_activities
 from datamon.settings.settings import Settings
+from datamon.worker.attempts import AttemptReports
 from datamon.worker.spark import SparkRuntime
 from datamon.worker.telemetry import flush
 from datamon.worker.workflow_runner import QuerySafeRunner
@@ -60,7 +61,7 @@ def build_workers(
             activity_executor=pool,
             max_concurrent_activities=METADATA_AT_ONCE if is_shared else SPARK_JOBS_AT_ONCE,
             graceful_shutdown_timeout=GRACE,
-            interceptors=[SignalArgumentCheck()],
+            interceptors=[SignalArgumentCheck(), AttemptReports(client)],
             workflow_runner=runner or QuerySafeRunner(),
             max_heartbeat_throttle_interval=timedelta(seconds=2),  # so that a cancel is seen that soon
         )

@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from datamon.diamonds.findings import Finding, Limits
     from datamon.workflows.common.details import table
     from datamon.workflows.common.options import Options
+    from datamon.workflows.common.retries import ShowsRetries, describe_failed
     from datamon.workflows.common.running import run_long_activity, run_metadata_activity
 
 AT_ONCE = 4  # repos cleaned up at a time
@@ -67,11 +68,12 @@ class HousekeepingInput:
 
 
 @workflow.defn
-class HousekeepingWorkflow:
+class HousekeepingWorkflow(ShowsRetries):
     """One round of housekeeping, through all repos of a store."""
 
     @workflow.init
     def __init__(self, request: HousekeepingInput) -> None:
+        super().__init__()
         self._request, self._after = request, request.after
         self._limits = request.limits or _limits(request)
         self._report = replace(request.report, dry_run=request.dry_run)
@@ -123,6 +125,7 @@ class HousekeepingWorkflow:
             ("kept for a reason", f"{report.kept:,}"),
             ("look abandoned", f"{report.abandoned:,}"),
             ("repos that failed", ", ".join(report.failures) or "none"),
+            *describe_failed(self._failed_attempts.values()),
         ]
         workflow.set_current_details(table(("housekeeping", f"ended before {self._limits.ended[:19]}"), rows))
 

@@ -37,6 +37,7 @@ class RecoveredSplit:
     reason: str
     tag: str
     stopped: bool
+    request: str = ""
 
 
 @dataclass(frozen=True)

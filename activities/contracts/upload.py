@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from temporalio import activity
 
 from datamon.core.ids import BundleId, DiamondId, RepoName, SplitId
+from datamon.sources.skipped import Skipped
 from datamon.sources.source import Source
 
 
@@ -32,6 +33,7 @@ class UploadReport:
     stored: int
     skipped: int
     reserved: list[str] = field(default_factory=list)
+    skipped_sample: list[Skipped] = field(default_factory=list)
 
 
 class UploadActivities(ABC):

@@ -35,6 +35,8 @@ def read_bundle(context: Context, repo: RepoName, bundle: BundleId) -> Bundle:
     result = descriptors.load(Bundle, key, body)
     if result.id != bundle:
         raise CorruptObject(key, f"it is about bundle {result.id!r}")
+    if result.deleted is not None:
+        raise NotFound("bundle", bundle, repo=repo, deleted=str(result.deleted))
     return result
 
 
@@ -48,9 +50,8 @@ def list_bundles(context: Context, repo: RepoName) -> Iterator[Bundle]:
 def newest_bundle(context: Context, repo: RepoName) -> BundleId | None:
     """The bundle that was made last. Ids are KSUIDs, so they sort by time."""
     for name in sorted(context.metadata.folders(keys.bundles(repo)), reverse=True):
-        with suppress(NotFound):
-            if not _is_given_up(context, keys.bundle(repo, BundleId(name))):
-                return BundleId(name)
+        with suppress(NotFound, CorruptObject):
+            return read_bundle(context, repo, BundleId(name)).id
     return None
 
 

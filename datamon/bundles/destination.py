@@ -1,7 +1,8 @@
 """The folder that a bundle is downloaded into: who may write to it, and how a file gets its name.
 
     {destination}/.datamon/partial/{bundle}/    while it is under way: an interrupted download goes on from here
-    {destination}/.datamon/{bundle}.yaml        the bundle's descriptor, written last
+    {destination}/.datamon/{bundle}.yaml        the bundle's descriptor, written last: so a later download knows what
+                                                this one put here, and may delete it
 
 A file gets its name only when its bytes have the right hash, so what stands under a name is whole. Until then a small
 one has no name at all, where the file system knows such files, and a large one grows in `partial`. No list can make a
@@ -16,7 +17,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
@@ -27,6 +28,7 @@ from datamon.bundles.reader import OWN_FOLDER
 from datamon.content.entry import Entry
 from datamon.core.errors import DestinationInUse, Remedy, UnsafePath
 from datamon.core.ids import BundleId
+from datamon.stores.descriptors import MAX_BYTES
 
 _PERMISSIONS = 0o777  # what a list may give a file: never the rights of its owner to whoever runs it
 
@@ -67,12 +69,13 @@ class Destination:
         self._make(self._partial)
         return not empty
 
-    def release(self, descriptor: bytes) -> None:
-        """All is there."""
-        done = self._path(f"{self._partial}/done")
-        with open(done, "wb", opener=_open_readable) as file:
-            file.write(descriptor)
-        os.replace(done, self._path(f"{OWN_FOLDER}/{self._bundle}.yaml"))
+    def release(self, descriptor: bytes | None) -> None:
+        """All is there that was to come. There is a descriptor if that is the whole bundle."""
+        if descriptor is not None:
+            done = self._path(f"{self._partial}/done")
+            with open(done, "wb", opener=_open_readable) as file:
+                file.write(descriptor)
+            os.replace(done, self._path(f"{OWN_FOLDER}/{self._bundle}.yaml"))
         shutil.rmtree(self._path(self._partial))
         if not os.listdir(self._path(f"{OWN_FOLDER}/partial")):
             os.rmdir(self._path(f"{OWN_FOLDER}/partial"))
@@ -114,6 +117,40 @@ class Destination:
         finally:
             os.close(handle)
         return True
+
+    def earlier(self) -> Iterator[tuple[str, bytes]]:
+        """The bundles that were downloaded here before, whole: where their descriptors lie, and their bytes."""
+        folder = self._path(OWN_FOLDER)
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".yaml") and name != f"{self._bundle}.yaml":
+                with open(f"{folder}/{name}", "rb", opener=_open_own) as file:
+                    yield f"{folder}/{name}", file.read(MAX_BYTES + 1)
+
+    def remove(self, entry: Entry) -> bool | None:
+        """Remove the very file that a download put here, and folders that become empty. None if it is gone already.
+
+        Whether it was removed: what has been changed since, or is reached through a link, is somebody's own by now.
+        """
+        try:
+            self._check_above(entry.name)
+            status = os.lstat(self._path(entry.name))
+        except (FileNotFoundError, UnsafePath):
+            return None
+        same_size = stat.S_ISREG(status.st_mode) and status.st_size == entry.size
+        if not same_size or _hash(self._path(entry.name)) != entry.hash:
+            return False
+        os.unlink(self._path(entry.name))
+        folder = entry.name.rpartition("/")[0]
+        with suppress(OSError):  # the first that is not empty
+            while folder:
+                os.rmdir(self._path(folder))
+                self._safe.discard(folder)
+                folder = folder.rpartition("/")[0]
+        return True
+
+    def forget(self, descriptor: str) -> None:
+        """The bundle with this descriptor is not here any more."""
+        os.unlink(descriptor)
 
     def _write_aside(self, entry: Entry, data: bytes | memoryview) -> None:
         temporary = self._path(f"{self._partial}/{next(self._numbers)}.new")

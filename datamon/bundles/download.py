@@ -14,11 +14,13 @@ from typing import Any, BinaryIO
 from blake3 import blake3
 
 from datamon.bundles.destination import Destination, write_all
+from datamon.bundles.diff import diff
+from datamon.bundles.model import Bundle
 from datamon.bundles.reader import BundleReader, Selection
 from datamon.content.entry import Entry
 from datamon.content.reading import AHEAD, Span, get_span, read_large, read_root, read_span, spans
 from datamon.content.roots import Root
-from datamon.core.errors import CorruptFile, Failed
+from datamon.core.errors import BadUsage, CorruptFile, Failed
 from datamon.core.names import sort_key
 from datamon.core.text import os_reason, quoted
 from datamon.stores import descriptors
@@ -37,11 +39,16 @@ def no_progress(files: int, bytes: int) -> None:
 
 @dataclass(slots=True)
 class Downloaded:
-    """What a download did. `kept` counts files that were there already, from an earlier one."""
+    """What a download did. `kept` counts files that were there already, from an earlier one.
+
+    `deleted` counts files of an earlier download that went, and `changed` those that stay as somebody changed them.
+    """
 
     files: int = 0
     bytes: int = 0
     kept: int = 0
+    deleted: int = 0
+    changed: int = 0
 
 
 def download(
@@ -50,21 +57,38 @@ def download(
     selection: Selection | None = None,
     *,
     force: bool = False,
+    delete: bool = False,
     progress: Progress = no_progress,
 ) -> Downloaded:
     """Write files of a bundle below a folder that is empty, not there yet, or holds the same download half done.
 
-    With `force` the folder may hold anything: the bundle's files take their places, all others stay.
+    With `force` the folder may hold anything: the bundle's files take their places, all others stay. With `delete` it
+    may too, and what earlier downloads of whole bundles put there, and the bundle does not hold, is deleted.
     """
+    if delete and selection is not None:
+        raise BadUsage("a folder becomes a whole bundle, not a part of one")
     folder = Destination(destination, reader.bundle.id)
     try:
-        with folder.claimed(force=force) as may_hold_files:
+        with folder.claimed(force=force or delete) as may_hold_files:
             running = _Download(reader.context.blob, folder, progress, looks=may_hold_files)
+            earlier = list(folder.earlier()) if delete else []
+            for key, body in earlier:  # first: a folder of the bundle may come where they had a file
+                before = BundleReader(reader.context, descriptors.load(Bundle, key, body))
+                running.delete(_gone(before, reader))
             result = running.run((selection or Selection()).entries(reader))
-            folder.release(descriptors.dump(reader.bundle))
+            folder.release(descriptors.dump(reader.bundle) if selection is None else None)
+            for key, _ in earlier:
+                folder.forget(key)
     except OSError as error:
         raise Failed(f"cannot write to {quoted(str(destination))}: {os_reason(error)}") from error
     return result
+
+
+def _gone(before: BundleReader, after: BundleReader) -> Iterator[Entry]:
+    """What a bundle held and another one does not."""
+    for one in diff(before, after):
+        if one.before is not None and one.after is None:
+            yield before.trusted(one.before)
 
 
 def cat(reader: BundleReader, name: str, out: BinaryIO) -> Entry:
@@ -89,6 +113,13 @@ class _Download:
         self._packs: deque[tuple[Span, Future[bytes | None]]] = deque()
         self._growing: set[Future[None]] = set()
         self._lock = threading.Lock()
+
+    def delete(self, entries: Iterable[Entry]) -> None:
+        """Delete files that an earlier download put there."""
+        for entry in entries:
+            removed = self._folder.remove(entry)
+            self._result.deleted += removed is True
+            self._result.changed += removed is False
 
     def run(self, entries: Iterable[Entry]) -> Downloaded:
         """Fetch everything. Small files are written on this thread only: on several, each waits for Python's lock."""

@@ -15,6 +15,18 @@ from datamon.stores.json_lines import ONE_LINE_EACH
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Deleted:
+    """Who deleted something, when, and why."""
+
+    contributor: Contributor
+    at: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.contributor} deleted it at {self.at[:19]}Z" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Repo:
     """A named collection of bundles."""
 
@@ -22,6 +34,7 @@ class Repo:
     description: str
     contributor: Contributor
     created: str
+    deleted: Deleted | None = None
     version: int = 1
 
 
@@ -86,6 +99,7 @@ class Bundle:
     generation: int = 1  # greater than that of every parent
     jump: Jump | None = None
     metadata: dict[str, str] = field(default_factory=dict)  # the user's own
+    deleted: Deleted | None = None
     lists: list[ListRef] = field(default_factory=list, metadata=ONE_LINE_EACH)
     version: int = 1
 

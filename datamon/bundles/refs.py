@@ -17,7 +17,7 @@ def resolve(context: Context, repo: RepoName, ref: str) -> Bundle:
     try:
         return get_bundle(context, repo, bundle_id(ref))
     except NotFound as missing:
-        if missing.kind != "bundle":
+        if missing.kind != "bundle" or missing.deleted:
             raise
         with suppress(NotFound):
             return get_bundle(context, repo, get_label(context, repo, label_name(ref)).bundle)

@@ -31,6 +31,7 @@ class ErrorCode(StrEnum):
     CONFLICTS_FORBIDDEN = "ConflictsForbidden"
     SOURCE_MISSING = "SourceMissing"
     SOURCE_UNREADABLE = "SourceUnreadable"
+    SOURCE_EMPTY = "SourceEmpty"
     SOURCE_CHANGED = "SourceChanged"
     UNFIT_FILE = "UnfitFile"
     SPLIT_FAILED = "SplitFailed"
@@ -40,7 +41,10 @@ class ErrorCode(StrEnum):
     CORRUPT_FILE = "CorruptFile"
     STALE_WRITE = "StaleWrite"
     OBJECT_CHANGED = "ObjectChanged"
+    NO_STORE = "NoStore"
+    CLOCK_SKEWED = "ClockSkewed"
     STORE_UNREACHABLE = "StoreUnreachable"
+    STORE_FULL = "StoreFull"
     STORE_REFUSED = "StoreRefused"
     SERVER_UNREACHABLE = "ServerUnreachable"
     NO_WORKER = "NoWorker"
@@ -57,11 +61,16 @@ class Remedy(StrEnum):
     ADD_NEW_SPLIT = "add-new-split"
     DECLARE_SERVER_LOST = "declare-server-lost"
     RECOVER_DIAMOND = "recover-diamond"
+    END_DIAMONDS = "end-diamonds"
+    MOVE_LABEL = "move-label"
     LIST_LABELS = "list-labels"
+    USE_LABEL = "use-label"
     LIST_FILES = "list-files"
     SCHEDULE_HOUSEKEEPING = "schedule-housekeeping"
     STOP_STACK = "stop-stack"
     FORCE_DOWNLOAD = "force-download"
+    ALLOW_EMPTY = "allow-empty"
+    USE_GLOBS = "use-globs"
 
 
 @dataclass(eq=False)
@@ -70,7 +79,8 @@ class DatamonError(Exception):
 
     code: ClassVar[ErrorCode] = ErrorCode.FAILED
     exit_code: ClassVar[int] = 1
-    retryable: ClassVar[bool] = False  # whether the same call may succeed later, with nobody doing anything
+    retryable: ClassVar[bool] = False  # whether it is worth trying the same call again later
+    needs_a_person: ClassVar[bool] = False  # whether that goes on failing until somebody mends something
 
     def __post_init__(self) -> None:
         self.args = tuple(getattr(self, field.name) for field in fields(self))
@@ -94,6 +104,7 @@ class BadUsage(DatamonError):
     code = ErrorCode.BAD_USAGE
     exit_code = 2
     sentence: str
+    remedy: str = Remedy.NONE
 
     def __str__(self) -> str:
         return self.sentence
@@ -109,9 +120,10 @@ class NotFound(DatamonError):
     name: str
     remedy: str = Remedy.NONE
     repo: str = ""  # that it would be in
+    deleted: str = ""  # who deleted it, when and why, if somebody did
 
     def __str__(self) -> str:
-        return f"there is no {self.kind} {self.name!r}"
+        return f"there is no {self.kind} {self.name!r}" + (f": {self.deleted}" if self.deleted else "")
 
 
 @dataclass(eq=False)
@@ -155,14 +167,21 @@ class NothingToCommit(DatamonError):
     running: int
     failed: int
     needed: int = 1
+    failures: list[str] = field(default_factory=list)  # the first of them: a split, and why it failed
+    waited: float = 0  # seconds
 
     def __str__(self) -> str:
-        if self.needed == 1 and not self.done:
+        if self.waited and self.done >= self.needed:
+            missing = f"diamond {self.diamond} still has splits that run"
+        elif self.needed == 1 and not self.done:
             missing = f"diamond {self.diamond} has no done split"
         else:
             done = counted(self.done, "done split")
             missing = f"diamond {self.diamond} has {done}, fewer than the {self.needed} asked for"
-        return f"{missing} ({self.running} running, {self.failed} failed)"
+        after = f"after {self.waited:g} s " if self.waited else ""
+        why = f": {'; '.join(self.failures)}" if self.failures else ""
+        more = f" and {self.failed - len(self.failures)} more" if 0 < len(self.failures) < self.failed else ""
+        return f"{after}{missing} ({self.running} running, {self.failed} failed{why}{more})"
 
 
 @dataclass(eq=False)
@@ -202,6 +221,22 @@ class SourceUnreadable(DatamonError):
 
     def __str__(self) -> str:
         return f"cannot read {quoted(self.path)}: {self.reason}"
+
+
+@dataclass(eq=False)
+class SourceEmpty(DatamonError):
+    """There is nothing to upload: the source holds no file, or a filter lets none of them through."""
+
+    code = ErrorCode.SOURCE_EMPTY
+    exit_code = 3
+    path: str
+    filters: str = ""  # in words
+    remedy: str = Remedy.NONE
+
+    def __str__(self) -> str:
+        if not self.filters:
+            return f"{quoted(self.path)} holds no files"
+        return f"no file in {quoted(self.path)} passes {self.filters}"
 
 
 @dataclass(eq=False)
@@ -324,8 +359,33 @@ class ObjectChanged(DatamonError):
 
 
 @dataclass(eq=False)
+class NoStore(DatamonError):
+    """Nothing has been made in a store yet, or what was there is gone: deleted, or not mounted."""
+
+    code = ErrorCode.NO_STORE
+    exit_code = 6
+    store: str
+
+    def __str__(self) -> str:
+        return f"there is no store at {self.store}"
+
+
+@dataclass(eq=False)
+class ClockSkewed(DatamonError):
+    """The clock of this machine and that of the store differ. Times decide which of two versions wins."""
+
+    code = ErrorCode.CLOCK_SKEWED
+    exit_code = 6
+    store: str
+    seconds: int
+
+    def __str__(self) -> str:
+        return f"the clock of the store {self.store} and that of this machine differ by {self.seconds:,} s"
+
+
+@dataclass(eq=False)
 class StoreUnreachable(DatamonError):
-    """The store cannot be used now: a full or read-only disk, a server that does not answer."""
+    """The store cannot be used now: a server that does not answer, a disk that fails."""
 
     code = ErrorCode.STORE_UNREACHABLE
     exit_code = 6
@@ -338,11 +398,27 @@ class StoreUnreachable(DatamonError):
 
 
 @dataclass(eq=False)
+class StoreFull(DatamonError):
+    """There is no room in the store. What was to be written is tried again: somebody will make room."""
+
+    code = ErrorCode.STORE_FULL
+    exit_code = 6
+    retryable = True
+    needs_a_person = True
+    store: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the store {self.store} is full: {self.reason}"
+
+
+@dataclass(eq=False)
 class StoreRefused(DatamonError):
     """The store says no, and will go on saying so: wrong credentials, no permission, no such bucket."""
 
     code = ErrorCode.STORE_REFUSED
     exit_code = 6
+    needs_a_person = True
     store: str
     reason: str
 

@@ -10,7 +10,8 @@ import re
 from datetime import UTC, datetime
 from typing import NewType
 
-from ksuid import KsuidMs
+from blake3 import blake3
+from ksuid import Ksuid, KsuidMs
 
 from datamon.core.errors import BadUsage
 
@@ -64,6 +65,11 @@ def checked_text(kind: str, text: str, most: int = MAX_TEXT) -> str:
 def new_id() -> str:
     """A fresh KSUID. For clients only: a workflow uses `id_at`, which replays."""
     return str(KsuidMs())
+
+
+def id_of(*words: str) -> str:
+    """An id that is always the same for the same words. For what a client may ask for twice under one request."""
+    return str(Ksuid.from_bytes(blake3("\0".join(words).encode()).digest(Ksuid.PAYLOAD_LENGTH_IN_BYTES + 4)))
 
 
 def id_at(seconds: float, payload: bytes) -> str:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from datamon.bundles import deletion
+from datamon.bundles.model import Repo
 from datamon.bundles.reader import Lists, uploaded_lists
 from datamon.bundles.repos import get_repo, read_existing
-from datamon.core.errors import AlreadyExists, NotFound, Remedy, StaleWrite
+from datamon.core.contributors import Contributor
+from datamon.core.errors import AlreadyExists, NotFound, Remedy, StaleWrite, WrongState
 from datamon.core.ids import DiamondId, RepoName, SplitId
+from datamon.core.text import counted
 from datamon.diamonds.model import Diamond, IdReservation, Split, SplitState
+from datamon.sources.skipped import Skipped, read_skipped
 from datamon.stores import descriptors, keys
 from datamon.stores.context import Context
 from datamon.stores.protocol import ObjectStore, create_same
@@ -71,9 +76,29 @@ def list_splits(context: Context, repo: RepoName, diamond: DiamondId) -> Iterato
     return read_existing(names, lambda name: get_split(context, repo, diamond, SplitId(name)))
 
 
+def delete_repo(context: Context, repo: RepoName, contributor: Contributor, reason: str, now: int) -> Repo:
+    """Delete a repo in which no diamond is open."""
+
+    def check_unused() -> None:
+        names = context.vmetadata.folders(keys.diamonds(repo))
+        diamonds = read_existing(names, lambda name: read_diamond(context, repo, DiamondId(name)))
+        open_ones = [diamond.id for diamond in diamonds if not diamond.state.ended]
+        if open_ones:
+            why = f"it has {counted(len(open_ones), 'diamond')} open, {open_ones[0]} for one"
+            raise WrongState("repo", repo, "in use", why, Remedy.END_DIAMONDS)
+
+    return deletion.delete_repo(context, repo, contributor, reason, now, check_unused)
+
+
 def split_lists(context: Context, split: Split) -> Lists:
     """The file lists of a split, as far as it has recorded them."""
     return uploaded_lists(context, keys.split_folder(split.repo, split.diamond, split.id), split.lists)
+
+
+def skipped_by(context: Context, split: Split) -> Iterator[Skipped]:
+    """What a split left out, and why."""
+    folder = keys.split_folder(split.repo, split.diamond, split.id)
+    return read_skipped(context.vmetadata, folder, keys.upload_run(split.generation, split.plan))
 
 
 def publish_diamond(context: Context, diamond: Diamond) -> None:

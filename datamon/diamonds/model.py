@@ -15,10 +15,12 @@ from functools import cache
 from typing import Self
 
 from datamon.core.contributors import Contributor
+from datamon.core.errors import WrongState
 from datamon.core.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.core.states import State
 from datamon.lists.reference import ListRef
 from datamon.merge.modes import ConflictMode
+from datamon.sources.skipped import Skipped
 from datamon.stores.json_lines import ONE_LINE_EACH
 
 
@@ -86,8 +88,11 @@ class Diamond:
     mode: ConflictMode | None = None
     ended: str | None = None
     making: BundleId | None = None  # the bundle that the commit under way will make, unless it fails
-    label: str = ""  # what that commit is to label it with
+    label: str = ""  # what that commit is to label it with, or has
     bundle: BundleId | None = None
+    metadata: dict[str, str] = field(default_factory=dict)  # the user's own; its bundle has it too
+    opening: str = ""  # the request that it was opened by, if its client gave one
+    request: str = ""  # the one that it was committed or canceled by
     splits: dict[SplitState, int] = field(default_factory=dict)
     reason: str = ""  # why the last commit failed
     server: str = ""  # which Temporal namespace its workflow is in
@@ -98,6 +103,11 @@ class Diamond:
     def age(self) -> tuple[int, int]:
         """Which of two descriptors of one diamond is the newer one."""
         return 0, self.revision
+
+
+def ended(diamond: DiamondId, state: DiamondState, bundle: BundleId | None, refused: str) -> WrongState:
+    """What to say to those who want to change a diamond that has ended."""
+    return WrongState("diamond", diamond, state, f"{refused}; it became bundle {bundle}" if bundle else refused)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,18 +124,21 @@ class Split:
     contributor: Contributor
     host: str
     source: str
-    created: str
+    created: str  # when it was added first
     started: str | None  # None if it never got its turn
+    added: str = ""  # when it was added for this generation
     position: int = 0  # among the adds of its diamond
     ended: str | None = None
     files: int = 0
     bytes: int = 0
-    stored: int = 0  # bytes that were new to the store
+    stored: int = 0  # bytes that were new to the store, of all attempts and generations
     skipped: int = 0
+    skipped_sample: list[Skipped] = field(default_factory=list)
     attempts: int = 0
     reason: str = ""
     plan: str = ""
     epoch: str = ""  # of its diamond, when it was started
+    request: str = ""  # that it was added by
     lists: list[ListRef] = field(default_factory=list, metadata=ONE_LINE_EACH)
     version: int = 1
 

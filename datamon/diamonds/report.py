@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from datamon.bundles.catalog import get_bundle
 from datamon.bundles.model import Bundle, LeftOut
 from datamon.bundles.reader import BundleReader
+from datamon.content.entry import Entry
 from datamon.core.errors import NotFound
 from datamon.core.ids import DiamondId, RepoName, SplitId
-from datamon.core.names import with_prefix
-from datamon.diamonds.catalog import get_diamond, list_splits
+from datamon.core.names import only_name, sort_key, with_prefix
+from datamon.diamonds.catalog import get_diamond, list_splits, split_lists
 from datamon.diamonds.model import Diamond, Split, SplitState
 from datamon.diamonds.selection import left_out_splits
 from datamon.merge.modes import ConflictMode
 from datamon.stores.context import Context
 
 NAMED = 1_000  # conflicts that are spelled out; all are counted
+WINNERS = 100  # of which the first have their winners named: each is looked for in all splits
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A version that lost, and is kept in the bundle."""
+    """A version that lost, and is kept in the bundle. `winner` is the split that won, where that can be told."""
 
     name: str
     split: SplitId
     size: int
+    winner: SplitId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ def report_on(context: Context, repo: RepoName, diamond: DiamondId) -> Report:
     for one in _lost(context, bundle):
         counts[one.split] += 1
         if len(lost) < NAMED:
-            lost.append(one)
+            lost.append(replace(one, winner=_winner(context, bundle, splits, one)) if len(lost) < WINNERS else one)
     return Report(described, splits, bundle, bundle.origin.left_out, lost, counts)
 
 
@@ -69,6 +72,20 @@ def _bundle(context: Context, diamond: Diamond) -> Bundle | None:
         return get_bundle(context, diamond.repo, diamond.bundle) if diamond.bundle else None
     except NotFound:
         return None
+
+
+def _winner(context: Context, bundle: Bundle, splits: list[Split], lost: Lost) -> SplitId | None:
+    """The split whose version of a name is in the bundle. None, if a file or folder is in its place, or it is gone."""
+    names = only_name(sort_key(lost.name))
+    there = next(BundleReader(context, bundle).entries(names), None)
+    if there is None:
+        return None
+    for split in splits:
+        if split.id != lost.split and split.state is SplitState.DONE:
+            held = next(split_lists(context, split).entries(names), None)
+            if isinstance(held, Entry) and (held.hash, held.timestamp) == (there.hash, there.timestamp):
+                return split.id
+    return None
 
 
 def _lost(context: Context, bundle: Bundle) -> Iterator[Lost]:

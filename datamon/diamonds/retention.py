@@ -59,7 +59,7 @@ def _ended(context: Context, diamond: Diamond, limits: Limits) -> Finding | None
     problem = _problem(context, diamond) if diamond.state is DiamondState.DONE else None
     if problem is not None:
         return Finding(diamond.repo, diamond.id, diamond.state, since, Verdict.KEEP, problem)
-    note = f"its bundle {diamond.bundle} is complete" if diamond.bundle else ""
+    note = f"its bundle {diamond.bundle} is complete, or was deleted" if diamond.bundle else ""
     return Finding(diamond.repo, diamond.id, diamond.state, since, Verdict.REMOVE, note)
 
 
@@ -70,6 +70,8 @@ def _problem(context: Context, diamond: Diamond) -> str | None:
             return "it names no bundle"
         _check_complete(context, get_bundle(context, diamond.repo, diamond.bundle))
     except (NotFound, CorruptObject) as error:
+        if isinstance(error, NotFound) and error.deleted:  # somebody wanted it to go
+            return None
         return f"its bundle {diamond.bundle} is not complete: {error}"
     return None
 

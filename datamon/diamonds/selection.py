@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from datamon.bundles.model import LeftOut, TakenSplit
@@ -51,8 +51,21 @@ def left_out_splits(splits: Iterable[tuple[SplitId, SplitOutcome]]) -> list[Left
     ]
 
 
-def check_enough(diamond: DiamondId, counts: Mapping[SplitState, int], needed: int | None) -> None:
+def check_enough(
+    diamond: DiamondId, counts: Mapping[SplitState, int], needed: int | None, failures: Sequence[str] = ()
+) -> None:
     """NothingToCommit, if fewer splits are done than it takes: one, or as many as the caller said."""
+    if counts.get(SplitState.DONE, 0) < max(1, needed or 1):
+        raise too_few(diamond, counts, needed, failures)
+
+
+def too_few(
+    diamond: DiamondId,
+    counts: Mapping[SplitState, int],
+    needed: int | None,
+    failures: Sequence[str] = (),
+    waited: float = 0,
+) -> NothingToCommit:
+    """The refusal of a commit with fewer done splits than it takes, or with some that still run."""
     done, running, failed = (counts.get(state, 0) for state in (SplitState.DONE, SplitState.RUNNING, SplitState.FAILED))
-    if done < max(1, needed or 1):
-        raise NothingToCommit(diamond, done, running, failed, max(1, needed or 1))
+    return NothingToCommit(diamond, done, running, failed, max(1, needed or 1), list(failures), waited)

@@ -6,6 +6,7 @@ device, a socket, an illegal name: the caller decides.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from functools import cached_property
 from datamon.core.errors import SourceChanged, SourceMissing, SourceUnreadable, UnfitFile
 from datamon.core.names import MAX_NAME_BYTES, RESERVED, NameRange, inside_folder, name_problem, sort_key
 from datamon.core.text import os_reason
+from datamon.sources.filters import IGNORE_FILE, MAX_IGNORE_FILE
 from datamon.sources.source import is_within
 from datamon.sources.tree import OnProblem, SourceFile, Tree
 
@@ -49,6 +51,28 @@ class LocalTree(Tree):
     def reserved(self) -> list[str]:
         """See Tree."""
         return sorted(name for name in RESERVED if os.path.lexists(os.path.join(self.source.path, name)))
+
+    def _ignored(self) -> bytes:
+        if not stat.S_ISDIR(self._stat().st_mode):
+            return b""
+        path = os.path.join(self._top, IGNORE_FILE)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise UnfitFile(IGNORE_FILE, "it is a link, and must be a regular file") from None
+            raise SourceUnreadable(path, os_reason(error)) from error
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise UnfitFile(IGNORE_FILE, "it is not a regular file")
+            body = os.read(handle, MAX_IGNORE_FILE + 1)
+        finally:
+            os.close(handle)
+        if len(body) > MAX_IGNORE_FILE:
+            raise UnfitFile(IGNORE_FILE, f"it has more than {MAX_IGNORE_FILE:,} bytes")
+        return body
 
     def _all(self, names: NameRange, on_problem: OnProblem) -> Iterator[SourceFile]:
         path = self.source.path
@@ -110,7 +134,7 @@ class LocalTree(Tree):
                     on_problem(UnfitFile(_shown(name), f"its name is longer than {MAX_NAME_BYTES} bytes"))
                     continue
                 inside = inside_folder(sort_key(name))
-                if names.meets(inside.start, inside.stop or ""):
+                if names.meets(inside.start, inside.stop or "") and self.filter.enters(name):
                     yield from self._folder(item.path, name + "/", top, names, on_problem)
             elif names.holds(sort_key(name)) and self._wants(name):
                 try:

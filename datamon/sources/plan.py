@@ -11,13 +11,17 @@ A file that is too large for one task is cut into slices first; its part then on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 from blake3 import blake3
 
+from datamon.core.errors import Remedy, SourceEmpty
 from datamon.core.names import NameRange, sort_key
-from datamon.sources.tree import SkipProblems, SourceFile, Tree
+from datamon.core.text import counted
+from datamon.sources.skipped import SkipProblems
+from datamon.sources.source import is_like_glob
+from datamon.sources.tree import SourceFile, Tree
 
 MAX_FILES = 50_000  # of a part: they are listed in memory
 FILE_COST = 8 << 10  # looking at, opening and listing a file takes as long as storing this much of a large one
@@ -87,7 +91,12 @@ class Plan:
     parts: list[Part]
     digest: str
     reserved: list[str]
-    skipped: int
+    skips: SkipProblems = field(compare=False)
+
+    @property
+    def skipped(self) -> int:
+        """How many things cannot be uploaded, and are left out."""
+        return self.skips.count
 
     @property
     def files(self) -> int:
@@ -113,7 +122,17 @@ def make_plan(tree: Tree, slots: int) -> Plan:
 
     parts = cut(gather(files()), slots)
     described = "\n".join(f"{part.names!r} {part.files} {part.bytes} {part.fingerprint:x}" for part in parts)
-    return Plan(slices, parts, blake3(described.encode()).hexdigest(), tree.reserved(), skips.count)
+    return Plan(slices, parts, blake3(described.encode()).hexdigest(), tree.reserved(), skips)
+
+
+def check_not_empty(tree: Tree, plan: Plan) -> None:
+    """SourceEmpty, if there is nothing to upload and that is not what was meant."""
+    source = tree.source
+    if plan.parts or source.may_be_empty:
+        return
+    remedy = Remedy.USE_GLOBS if source.name_filter and is_like_glob(source.name_filter) else Remedy.ALLOW_EMPTY
+    skipped = f" ({counted(plan.skipped, 'thing')} skipped)" if plan.skipped else ""
+    raise SourceEmpty(source.path, str(tree.filter) + skipped, remedy)
 
 
 def cost_of(file: SourceFile) -> int:

@@ -18,6 +18,7 @@ from datamon.core.errors import (
     UnfitFile,
 )
 from datamon.core.names import RESERVED, NameRange, inside_folder, name_problem, sort_key
+from datamon.sources.filters import IGNORE_FILE, MAX_IGNORE_FILE
 from datamon.sources.source import Source
 from datamon.sources.tree import OnProblem, SourceFile, Tree
 from datamon.stores.protocol import ObjectStore
@@ -51,6 +52,14 @@ class S3Tree(Tree):
     def reserved(self) -> list[str]:
         """See Tree."""
         return sorted(name for name in RESERVED if next(self._store.scan(f"{name}/"), None) is not None)
+
+    def _ignored(self) -> bytes:
+        item = self._store.head(IGNORE_FILE)
+        if item is None:
+            return b""
+        if item.size > MAX_IGNORE_FILE:
+            raise UnfitFile(IGNORE_FILE, f"it has more than {MAX_IGNORE_FILE:,} bytes")
+        return self._store.get(IGNORE_FILE)
 
     def _all(self, names: NameRange, on_problem: OnProblem) -> Iterator[SourceFile]:
         alone = self._alone()
@@ -88,7 +97,7 @@ class S3Tree(Tree):
                     on_problem(UnfitFile(whole, "it is both an object and a folder"))
                 else:
                     yield from _checked(whole, self._path(alone), alone, on_problem)
-            if None in objects and names.meets(inside.start, inside.stop or ""):
+            if None in objects and names.meets(inside.start, inside.stop or "") and self.filter.enters(whole):
                 yield from self._folder(whole + "/", names, on_problem)
 
     def _level(self, prefix: str, names: NameRange) -> list[tuple[str, list[S3Object | None]]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from datamon.core.errors import BadUsage, UnfitFile
+from datamon.core.errors import BadUsage, Remedy, UnfitFile
 from datamon.core.names import is_below, name_problem, sort_key
+from datamon.core.text import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,19 +17,36 @@ class Source:
     """What to upload, and what of it.
 
     `files` is the key of a list of names in vmetadata, as `sorted_names` writes it. Of a path that is `real`, no part
-    may be a link, also not later: it was seen to lie where a worker may upload from.
+    may be a link, also not later: it was seen to lie where a worker may upload from. By default, nothing to upload is
+    refused if something was selected, for then it is likely to be a slip.
     """
 
     path: str = ""
     skip_on_error: bool = False
     files: str = ""
     name_filter: str = ""
+    include: list[str] = field(default_factory=list)  # globs, of which one must match
+    exclude: list[str] = field(default_factory=list)  # globs, of which none may match
+    allow_empty: bool | None = None
     real: bool = False
 
     @property
     def is_remote(self) -> bool:
         """Whether it can be read from anywhere."""
         return is_s3_url(self.path)
+
+    @property
+    def filters(self) -> list[str]:
+        """What narrows it down, in words."""
+        filters = [f"the name filter {quoted(self.name_filter)}"] if self.name_filter else []
+        filters += [f"the globs {', '.join(map(quoted, self.include))}"] if self.include else []
+        filters += [f"the globs {', '.join(map(quoted, self.exclude))} to exclude"] if self.exclude else []
+        return filters + (["the list of names"] if self.files else [])
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether nothing to upload is fine."""
+        return not self.filters if self.allow_empty is None else self.allow_empty
 
 
 def is_s3_url(path: str) -> bool:
@@ -67,7 +85,13 @@ def name_pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadUsage(f"the name filter {text[:100]!r} is not a regular expression: {error}") from None
+        remedy = Remedy.USE_GLOBS if is_like_glob(text) else Remedy.NONE
+        raise BadUsage(f"the name filter {text[:100]!r} is not a regular expression: {error}", remedy) from None
+
+
+def is_like_glob(text: str) -> bool:
+    """Whether what is given as a regular expression is likely to be a glob: `*.csv`, `data/*.csv`."""
+    return re.search(r"^\*|/\*|\*\*", text) is not None
 
 
 def sorted_names(text: bytes) -> bytes:

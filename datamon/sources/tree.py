@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 from blake3 import blake3
 
 from datamon.content.entry import FileInfo
 from datamon.core.errors import CorruptObject, DatamonError, SourceMissing
 from datamon.core.names import EVERYTHING, RESERVED, NameRange, name_problem, sort_key
-from datamon.sources.source import Source, name_pattern
+from datamon.sources.filters import NameFilter
+from datamon.sources.source import Source
 from datamon.stores.context import Context
 from datamon.stores.protocol import ObjectStore
 
@@ -38,26 +40,11 @@ def refuse(error: DatamonError) -> None:
     raise error
 
 
-class SkipProblems:
-    """The OnProblem that a source asks for: with skip_on_error, count and go on."""
-
-    def __init__(self, source: Source) -> None:
-        self._skips = source.skip_on_error
-        self.count = 0
-
-    def __call__(self, error: DatamonError) -> None:
-        """Decide about one thing that cannot be uploaded."""
-        if not self._skips:
-            raise error
-        self.count += 1
-
-
 class Tree(ABC):
     """The files of a source."""
 
     def __init__(self, source: Source, lists: ObjectStore | None) -> None:
         self.source, self._lists = source, lists
-        self._filter = name_pattern(source.name_filter).search if source.name_filter else None
 
     def walk(self, names: NameRange = EVERYTHING, on_problem: OnProblem = refuse) -> Iterator[SourceFile]:
         """The files within a range of names, in name order. What cannot be uploaded is `on_problem`'s to decide.
@@ -84,8 +71,17 @@ class Tree(ABC):
     def _one(self, name: str, on_problem: OnProblem) -> Iterator[SourceFile]:
         """The file with this name. What else is in its place goes to `on_problem`; nothing is FileNotFoundError."""
 
+    @abstractmethod
+    def _ignored(self) -> bytes:
+        """The source's own list of what not to upload; nothing, if there is none."""
+
+    @cached_property
+    def filter(self) -> NameFilter:
+        """Which names are uploaded. A list of names is explicit, so what the source itself says does not count then."""
+        return NameFilter(self.source, b"" if self.source.files else self._ignored())
+
     def _wants(self, name: str) -> bool:
-        return self._filter is None or self._filter(name) is not None
+        return self.filter.accepts(name)
 
     def _listed(self, names: NameRange, on_problem: OnProblem) -> Iterator[SourceFile]:
         assert self._lists is not None

@@ -28,8 +28,9 @@ from datamon.lists.reader import read_reference
 from datamon.lists.reference import ListRef
 from datamon.lists.writer import UploadListWriter
 from datamon.sources.plan import FINGERPRINT, Part, Slice, is_sliced, slices_of
+from datamon.sources.skipped import SkipProblems
 from datamon.sources.source import Source
-from datamon.sources.tree import OnProblem, SkipProblems, SourceFile, Tree, open_tree
+from datamon.sources.tree import OnProblem, SourceFile, Tree, open_tree
 from datamon.stores import keys
 from datamon.stores.context import Context
 from datamon.stores.protocol import ObjectStore, create_same
@@ -135,6 +136,7 @@ def upload_part(
             except (OSError, SourceUnreadable) as error:
                 _unreadable(file, error, skips)
         entries = writer.finish()
+    skips.write(lists, upload.folder, index)
     if not entries:
         return PartReport(stored=objects.stored)
     listed = UploadListWriter()

@@ -17,6 +17,11 @@ class Context:
     metadata: ObjectStore
     vmetadata: ObjectStore
 
+    @property
+    def root(self) -> str:
+        """Where they are, as a user writes it."""
+        return self.metadata.url.removesuffix("/metadata")
+
 
 def open_store(url: str, profile: str = "") -> ObjectStore:
     """The store that a URL or path names. boto3 is loaded only where it is needed: that takes a third of a second.

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 import msgspec
 import yaml
 
-from datamon.core.errors import CorruptObject, NotFound
+from datamon.core.errors import CorruptObject, DatamonError, NotFound
 from datamon.stores.json_lines import ONE_LINE_EACH, as_array, join_lines, lines_of
 from datamon.stores.protocol import ObjectStore
 
@@ -158,7 +158,7 @@ def _check_harmless(key: str, body: bytes) -> None:
             raise CorruptObject(key, f"it is nested more than {MAX_DEPTH} levels deep")
 
 
-def read(kind: type[D], store: ObjectStore, key: str, missing: NotFound | None = None) -> D:
+def read(kind: type[D], store: ObjectStore, key: str, missing: DatamonError | None = None) -> D:
     """Get a descriptor from a store; `missing` is the error to raise where it is not there."""
     try:
         body = store.get_versioned(key).body  # nothing else says what its bytes should be

@@ -21,7 +21,15 @@ from uuid import uuid4
 
 from blake3 import blake3
 
-from datamon.core.errors import AlreadyExists, CorruptObject, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
+from datamon.core.errors import (
+    AlreadyExists,
+    CorruptObject,
+    NotFound,
+    ObjectChanged,
+    StoreFull,
+    StoreRefused,
+    StoreUnreachable,
+)
 from datamon.core.text import os_reason
 from datamon.stores.protocol import ObjectInfo, SignedRequest, Versioned
 
@@ -121,6 +129,10 @@ class DirectoryStore:
         """See ObjectStore."""
         return None
 
+    def clock(self) -> float | None:
+        """See ObjectStore."""
+        return None
+
     def folders(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
         return iter(sorted(name for name, is_folder in self._listing(prefix.rstrip("/")) if is_folder))
@@ -171,9 +183,14 @@ class DirectoryStore:
         except OSError as error:
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: OSError) -> StoreUnreachable | StoreRefused:
-        kind = StoreRefused if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else StoreUnreachable
-        return kind(self.url, os_reason(error))
+    def _unreachable(self, error: OSError) -> StoreUnreachable | StoreFull | StoreRefused:
+        reason = os_reason(error)
+        match error.errno:
+            case errno.EACCES | errno.EPERM | errno.EROFS:
+                return StoreRefused(self.url, reason)
+            case errno.ENOSPC | errno.EDQUOT:
+                return StoreFull(self.url, reason)
+        return StoreUnreachable(self.url, reason)
 
     @contextmanager
     def _temporary(self, body: bytes) -> Iterator[Path]:

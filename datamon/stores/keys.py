@@ -1,6 +1,7 @@
 """Where every object lives. The only module that spells a key.
 
-    metadata/   repos/{repo}/repo.yaml
+    metadata/   store.yaml                                         there is a store, and which one
+                repos/{repo}/repo.yaml
                 diamonds/{repo}/{diamond}.yaml                     this id is taken, for ever
                 bundles/{repo}/{bundle}/bundle.yaml                written last: the bundle exists from then on
                 lists/{xx}/{digest}                                a file list, of any number of bundles
@@ -10,6 +11,7 @@
                 diamonds/{repo}/{diamond}/splits/{split}/split.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/bundle-files-{index}.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/slice-{index}.yaml        chunks of a run of a huge file
+                diamonds/{repo}/{diamond}/splits/{split}/skipped-{index}.jsonl     what could not be uploaded, and why
                 diamonds/{repo}/{diamond}/splits/{split}/names-{digest}.txt        what `--files` listed
     blob/       packs/{xx}/{blake3}    chunks/{xx}/{blake3}    roots/{xx}/{blake3}
 
@@ -25,6 +27,8 @@ from blake3 import blake3
 
 from datamon.core.ids import BundleId, DiamondId, LabelName, RepoName, SplitId
 
+STORE = "store.yaml"
+PROBE = "conditional-writes"  # an empty object that writers try conditions on
 REPOS = "repos/"
 
 
@@ -108,9 +112,24 @@ def uploaded_list(folder: str, index: str) -> str:
     return f"{folder}bundle-files-{index}.yaml"
 
 
+def upload_run(generation: int, plan: str) -> str:
+    """What the indexes of all lists begin with that one generation of a split writes, by one plan."""
+    return f"g{generation}-{plan[:8]}-"
+
+
 def upload_index(generation: int, plan: str, part: int) -> str:
     """Index of the list that one upload task writes."""
-    return f"g{generation}-{plan[:8]}-{part:05d}"
+    return f"{upload_run(generation, plan)}{part:05d}"
+
+
+def skipped_of(folder: str, run: str) -> str:
+    """What the keys begin with of that which a run of a split left out."""
+    return f"{folder}skipped-{run}"
+
+
+def skipped(folder: str, index: str) -> str:
+    """What one upload task left out, or for the index that ends in `plan`, the walk before all tasks."""
+    return f"{skipped_of(folder, index)}.jsonl"
 
 
 def uploaded_slice(folder: str, generation: int, plan: str, name: str, number: int) -> str:
@@ -131,8 +150,8 @@ def is_split_names(key: str, name: RepoName, diamond: DiamondId, split: SplitId)
 
 
 def split_generation(key: str) -> int | None:
-    """The generation that a split's file list or slice belongs to; None for any other key."""
-    match = re.search(r"/(?:bundle-files|slice)-g(\d+)-[^/]*\.yaml$", key)
+    """The generation that a split's file list, slice or list of what was skipped belongs to; None for any other key."""
+    match = re.search(r"/(?:bundle-files|slice|skipped)-g(\d+)-[^/]*\.(?:yaml|jsonl)$", key)
     return int(match[1]) if match else None
 
 

@@ -101,6 +101,10 @@ class ObjectStore(Protocol):
         """The same with size and age."""
         ...
 
+    def clock(self) -> float | None:
+        """What time it is for the store, in seconds since the epoch; None where that is this machine's own."""
+        ...
+
     def folders(self, prefix: str) -> Iterator[str]:
         """The names directly below a prefix that ends in `/`, in order, without reading what is in them."""
         ...

@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
@@ -33,7 +34,16 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoC
 from botocore.exceptions import ConnectionError as NoConnection
 from urllib3.exceptions import HTTPError
 
-from datamon.core.errors import AlreadyExists, DatamonError, NotFound, ObjectChanged, StoreRefused, StoreUnreachable
+from datamon.core.errors import (
+    AlreadyExists,
+    DatamonError,
+    NotFound,
+    ObjectChanged,
+    StoreFull,
+    StoreRefused,
+    StoreUnreachable,
+)
+from datamon.stores import keys
 from datamon.stores.protocol import ObjectInfo, SignedRequest, Versioned, s3_location
 
 CONNECTIONS = 64  # what a process keeps open: as many as its threads can have in flight
@@ -55,9 +65,9 @@ _PASSING = frozenset(  # said with a status that would mean a refusal, of what m
     }
 )
 
-Answer = TypeVar("Answer")
+_NO_ROOM = frozenset({"QuotaExceeded", "XMinioStorageFull"})
 
-PROBE = "conditional-writes"
+Answer = TypeVar("Answer")
 
 _making = threading.Lock()
 _checked: set[tuple[int, str, str]] = set()  # process, profile and bucket of servers that honour conditions
@@ -191,6 +201,15 @@ class S3Store:
             url: str = self.client.generate_presigned_url(operation, Params=params, ExpiresIn=seconds)
         return url
 
+    def clock(self) -> float | None:
+        """See ObjectStore."""
+        answer: Any = self._call("", self.client.list_objects_v2, Prefix=self.prefix, MaxKeys=1)
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+        try:
+            return parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return None
+
     def folders(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
         return iter(sorted(name for name, item in self.scan(prefix) if item is None))
@@ -247,10 +266,10 @@ class S3Store:
         """
         ignored = "the server ignores {}, so writers would overwrite each other; use one that honours conditions"
         with suppress(_Unmet):
-            self._put_once(PROBE, b"", {"IfNoneMatch": "*"})
+            self._put_once(keys.PROBE, b"", {"IfNoneMatch": "*"})
         for name, condition in (("If-None-Match", {"IfNoneMatch": "*"}), ("If-Match", {"IfMatch": '"0"'})):
             try:
-                self._put_once(PROBE, b"", condition)
+                self._put_once(keys.PROBE, b"", condition)
             except _Unmet:
                 continue
             raise StoreRefused(self.url, ignored.format(name))
@@ -335,6 +354,8 @@ class S3Store:
                 return _Racing()
             case 416:
                 return _PastTheEnd()
+            case _ if status == 507 or code in _NO_ROOM:
+                return StoreFull(self.url, reason)
             case 408 | 429:
                 return StoreUnreachable(self.url, reason)
             case _ if (300 <= status < 500 and code not in _PASSING) or status == 501:

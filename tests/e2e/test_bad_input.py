@@ -129,7 +129,7 @@ def test_an_unreadable_file_fails_the_split_or_is_skipped(stack, where, files):
     assert f"cannot read '{source}/b': permission denied" in failed_add(stack, where, str(source))
     skipped = stack.run("diamond", "add", *where, "--path", str(source), "--skip-on-error")
     assert "1 file," in skipped.stderr
-    assert "skipped 1 thing that cannot be uploaded" in skipped.stderr
+    assert "skipped 'b': permission denied" in skipped.stderr
 
 
 def test_an_empty_source_is_an_empty_split_and_said_so(stack, where, files):

@@ -149,7 +149,7 @@ def test_housekeeping(stack, repo):
     assert (report["removed"], report["dry_run"]) == (0, True)
     assert "look abandoned" in stack.run("housekeeping", "run", "--older-than", "520w").stderr
     assert "more than a hundred years" in stack.refused("housekeeping", "run", "--older-than", "99999d", exit_code=2)
-    assert "'soon' is not an age" in stack.refused("housekeeping", "run", "--older-than", "soon", exit_code=2)
+    assert "'soon' is not a span of time" in stack.refused("housekeeping", "run", "--older-than", "soon", exit_code=2)
     scheduled = stack.json("housekeeping", "schedule", "--cron", "0 5 * * *", "--older-than", "520w")
     assert stack.json("housekeeping", "get") == scheduled
     assert scheduled["cron"] == "0 5 * * *"

@@ -100,7 +100,7 @@ def test_a_commit_that_waits_says_for_what(stack, repo, files, sparse):
     stack("diamond", "add", *where, "--path", files("p", {"a": "1"}))
     stack("diamond", "add", *where, "--path", sparse(400), "--detach")
     terminal = Terminal(stack, "diamond", "commit", *where, "--message", "m", "--wait")
-    terminal.sees(r"commit .*waiting for 1 running split")
+    terminal.sees(r"commit .*waiting for splits: 1 done, 1 running split")
     assert stack("diamond", "commit", *where, "--message", "now")
     assert terminal.end() == 4
     assert "a commit that did not wait was faster" in terminal.plain

@@ -27,10 +27,10 @@ BLOCKING = """
 import datamon
 
 with datamon.connect() as dm:
-    diamond = dm.initialize("r")
+    diamond = dm.diamonds.initialize("r")
     diamond.add("more").result()
     answer = diamond.commit("by a program", datamon.ConflictMode.FORBID)
-    print(answer.bundle, answer.files, len(dm.bundles("r")))
+    print(answer.bundle, answer.files, len(dm.bundles.list("r")))
 """
 ASYNC = """
 import asyncio

@@ -26,8 +26,10 @@ _LAYOUT = re.compile(
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/split\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/(bundle-files-g\d+-[0-9a-f]{{8}}-\d{{5}}|slice-[0-9a-z-]+)\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/names-[0-9a-f]{{16}}\.txt
+    | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/skipped-g\d+-[0-9a-f]{{8}}-(plan|\d{{5}})\.jsonl
     | blob/(packs|chunks|roots)/[0-9a-f]{{2}}/{_HEX}
     | (metadata|vmetadata|blob)/conditional-writes
+    | metadata/store\.yaml
     """,
     re.VERBOSE,
 )

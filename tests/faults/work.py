@@ -94,6 +94,7 @@ class Life:
         }
         self.sure: set[str] = set()
         self.refused: list[DatamonError] = []
+        self.commits: list[tuple[str, ConflictMode]] = []  # every request to commit that was sent, and its mode
         self.answered = ""
         self.canceled = False
 
@@ -150,19 +151,31 @@ class Life:
 
     async def commit(self):
         """Commit; where conflicts are forbidden and there are some, once more and keeping them."""
-        work = self.work
-        for mode in (work.mode, ConflictMode.KEEP):
+        for mode in (self.work.mode, ConflictMode.KEEP):
+            self.commits.append((new_id(), mode))
             try:
-                answer = await self.diamond.commit("tried", mode, work.order, label=work.label or None)
+                answer = await self._commit(*self.commits[-1])
             except ConflictsForbidden as error:
                 self.refused.append(error)
             except _PASSING:
                 await self._ended_or_open()
                 continue
             except WrongState:  # the one before went through, and its answer was lost
+                await self._answer_again()
                 return
             else:
                 self.answered = answer.bundle
+                return
+
+    async def _commit(self, request, mode):
+        label = self.work.label or None
+        return await self.diamond.commit("tried", mode, self.work.order, label=label, request=request)
+
+    async def _answer_again(self):
+        """Whoever lost the answer to a commit gets it by sending the same request again."""
+        for request, mode in self.commits:
+            with suppress(WrongState, ConflictsForbidden):
+                self.answered = (await self._asked(lambda one=request, how=mode: self._commit(one, how))).bundle
                 return
 
     async def _ended_or_open(self):

@@ -43,7 +43,7 @@ def put(context, name, entries, cutting=SMALL):
     return BundleReader(context, bundle_of(put_lists(context, entries, cutting), id=BundleId(name)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.tuples(listings, listings) | edits.map(lambda changes: (MANY, edited(MANY, changes))),
     st.sampled_from(["", "x", "x/", "y/z", "05"]),

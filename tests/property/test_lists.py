@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import yaml
 from blake3 import blake3
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from datamon.content.entry import Entry
@@ -102,7 +102,6 @@ class Shelf:
         return writer.finish()
 
 
-@settings(deadline=None)
 @given(listings, st.lists(st.integers(1, 9), min_size=1, max_size=9), st.data())
 def test_however_entries_come_the_lists_are_the_same(entries, steps, data):
     """As rows, as blocks of other lists, or as whole lists."""

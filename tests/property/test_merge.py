@@ -91,19 +91,19 @@ def check_merge(base, peers, layers, layout, random, order=Order.UPLOADED, lost=
 randoms = st.randoms(use_true_random=False)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(splits, min_size=1, max_size=4), layouts(), randoms, st.sampled_from(Order))
 def test_splits_of_a_diamond(peers, layout, random, order):
     check_merge([], dict(zip("abcd", peers, strict=False)), [], layout, random, order)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(bundles, st.lists(changes, min_size=1, max_size=4), layouts(), randoms)
 def test_layers_over_a_base(base, layers, layout, random):
     check_merge(base, {}, layers, layout, random)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(bundles, lost_files, st.lists(changes, max_size=3), st.lists(changes, max_size=3), layouts(), randoms)
 def test_any_mix_of_inputs(base, lost, peers, layers, layout, random):
     check_merge(base, dict(zip("abc", peers, strict=False)), layers, layout, random, lost=lost)

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from datamon.core.errors import ErrorCode
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,3 +37,9 @@ def test_every_promise_of_security_names_tests_that_are_there():
 def assert_is_there(file, name):
     text = (ROOT / "tests" / file).read_text()
     assert re.search(rf"^(async )?def {name}\(", text, re.MULTILINE), f"{file} has no {name}"
+
+
+def test_troubleshooting_has_every_message_by_its_code():
+    page = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", page, re.MULTILINE)
+    assert rows == sorted(code.value for code in ErrorCode)

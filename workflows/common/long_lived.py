@@ -24,6 +24,7 @@ from datamon.core.errors import BadUsage, DatamonError
 from datamon.workflows.common.message_checks import storable_text
 from datamon.workflows.common.options import Options
 from datamon.workflows.common.refusals import Refusal
+from datamon.workflows.common.retries import ShowsRetries
 from datamon.workflows.common.running import complete_despite_cancel
 
 ASK_AGAIN = "AskAgain"  # type of the failure that tells a waiting client to send its update once more
@@ -43,10 +44,11 @@ class Record(Protocol):
 R = TypeVar("R", bound=Record)
 
 
-class LongLived(Generic[R]):
+class LongLived(ShowsRetries, Generic[R]):
     """The life of a workflow. Subclasses fill in the hooks."""
 
     def __init__(self, record: R) -> None:
+        super().__init__()
         self._record = record
         self._open_failure: DatamonError | None = None
         self._continuing = False  # about to continue as new: handlers that wait let go

@@ -25,6 +25,7 @@ from datamon.core.errors import BadUsage
 from datamon.core.ids import MAX_TEXT, checked_text
 
 MAX_ID = 100
+MAX_SECONDS = 100 * 365 * 24 * 3600  # a timer of more would fail the workflow
 _IDS = frozenset({"request", "split", "epoch"})
 _converting = threading.Lock()  # msgspec crashes where two threads are the first to meet a dataclass
 
@@ -51,11 +52,16 @@ def check_values(message: M) -> M:
 def _check_value(name: str, value: Any) -> None:
     if isinstance(value, str):
         checked_text(f"`{name}`", value, MAX_ID if name in _IDS else MAX_TEXT)
-    elif isinstance(value, int) and not 0 <= value < 1 << 63:
+    elif (isinstance(value, int) and not 0 <= value < 1 << 63) or (
+        isinstance(value, float) and not 0 <= value <= MAX_SECONDS
+    ):
         raise BadUsage(f"`{name}` is out of bounds")
     elif isinstance(value, dict):
         for text in (*value, *value.values()):
             _check_value(name, text)
+    elif isinstance(value, list):
+        for one in value:
+            _check_value(name, one)
     elif is_dataclass(value):
         check_values(value)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from datamon.core.ids import RANDOM_BYTES, id_at
 from datamon.core.instants import instant
 from datamon.workflows.common.names import TASK_QUEUE
 from datamon.workflows.common.options import Options
+from datamon.workflows.common.retries import ShowsRetries, activity_words
 
 Result = TypeVar("Result")
 Request = TypeVar("Request")
@@ -46,14 +48,15 @@ async def run_metadata_activity(
     activity: Callable[[Any, Request], Result], request: Request, options: Options, summary: str
 ) -> Result:
     """Have something small done to the store, on whichever worker is free."""
-    return await workflow.execute_activity_method(
-        activity,
-        request,
-        task_queue=TASK_QUEUE,
-        start_to_close_timeout=timedelta(seconds=options.metadata_seconds),
-        retry_policy=options.retry,
-        summary=summary,
-    )
+    with _forgetting_failed_attempts(activity):
+        return await workflow.execute_activity_method(
+            activity,
+            request,
+            task_queue=TASK_QUEUE,
+            start_to_close_timeout=timedelta(seconds=options.metadata_seconds),
+            retry_policy=options.retry,
+            summary=summary,
+        )
 
 
 async def run_long_activity(
@@ -66,13 +69,25 @@ async def run_long_activity(
     heartbeat_seconds: float | None = None,
 ) -> Result:
     """Have something done that takes long and sends heartbeats. Cancelled, it is awaited until it has stopped."""
-    return await workflow.execute_activity_method(
-        activity,
-        request,
-        task_queue=queue,
-        start_to_close_timeout=timedelta(days=options.spark_days),
-        heartbeat_timeout=timedelta(seconds=heartbeat_seconds or options.heartbeat_seconds),
-        retry_policy=options.retry,
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=summary,
-    )
+    with _forgetting_failed_attempts(activity):
+        return await workflow.execute_activity_method(
+            activity,
+            request,
+            task_queue=queue,
+            start_to_close_timeout=timedelta(days=options.spark_days),
+            heartbeat_timeout=timedelta(seconds=heartbeat_seconds or options.heartbeat_seconds),
+            retry_policy=options.retry,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=summary,
+        )
+
+
+@contextmanager
+def _forgetting_failed_attempts(activity: Callable[..., Any]) -> Iterator[None]:
+    """In the end, however that is, nothing is left to be tried again."""
+    try:
+        yield
+    finally:
+        owner = workflow.instance()
+        if isinstance(owner, ShowsRetries):
+            owner.forget_failed_attempts(activity_words(activity.__name__))

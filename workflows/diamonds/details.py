@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterable
 
 from datamon.core.ids import SplitId
 from datamon.diamonds.model import SplitState
 from datamon.workflows.common.details import table, verbatim
+from datamon.workflows.common.retries import FailedAttempt, describe_failed
 from datamon.workflows.diamonds.record import DiamondRecord, SplitRow
 
-FAILURES = 5
 
-
-def describe(record: DiamondRecord) -> str:
+def describe(record: DiamondRecord, failed_attempts: Iterable[FailedAttempt] = ()) -> str:
     """The diamond on one screen: its state, its splits by state, its size, and what went wrong last."""
     rows = [
         ("state", f"**{record.state}**"),
@@ -31,6 +30,7 @@ def describe(record: DiamondRecord) -> str:
         rows.append(("bundle", f"`{record.answer.bundle}`, {record.answer.conflicts:,} conflicts"))
     if record.reason:
         rows.append(("last failure", verbatim(record.reason)))
+    rows += describe_failed(failed_attempts)
     rows += _refusals(record)
     return table(("diamond", f"{record.repo} / {record.diamond}"), rows) + _failures(record)
 
@@ -53,6 +53,5 @@ def _slowest(split: SplitId, row: SplitRow) -> str:
 
 
 def _failures(record: DiamondRecord) -> str:
-    last = list(islice(reversed(record.index.failed.items()), FAILURES))
-    rows = [(row.tag or split, verbatim(row.reason)) for split, row in reversed(last)]
+    rows = [(one.tag or one.split, verbatim(one.reason)) for one in record.failures()]
     return "\n" + table(("failed split", "why"), rows) if rows else ""

@@ -90,20 +90,33 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         return self._children.is_quiet
 
     async def _wait(self) -> None:
-        """Wait for something to do, and meanwhile look now and then whether splits of earlier runs are still there."""
-        while self._children.has_unwatched:
+        """Wait for something to do, and meanwhile look now and then whether splits of earlier runs are still there.
+
+        A commit that waits for splits may have a deadline.
+        """
+        record = self._record
+        while not (self._has_work() or self._is_long()):
+            deadline, pauses = record.deadline, []
+            if self._children.has_unwatched:
+                pauses.append(record.options.probe_seconds)
+            if deadline:
+                pauses.append(max(0, deadline - workflow.time()))
+
+            def has_changed(seen: float = deadline) -> bool:
+                return self._has_work() or self._is_long() or record.deadline != seen
+
             try:
-                await workflow.wait_condition(
-                    lambda: self._has_work() or self._is_long(), timeout=self._record.options.probe_seconds
-                )
+                await workflow.wait_condition(has_changed, timeout=min(pauses, default=None))
             except TimeoutError:
+                if deadline and workflow.time() >= deadline:
+                    if not record.may_commit():
+                        record.give_up_waiting()
+                    return
                 await self._children.probe()
-            else:
-                return
-        await super()._wait()
 
     def _details(self) -> str:
-        return describe(self._record)
+        failed = () if self._record.state.ended else self._failed_attempts.values()
+        return describe(self._record, failed)
 
     # Messages of people and splits
 
@@ -140,7 +153,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         """Commit, and wait for the outcome."""
         request = _named(request)
         if not self._record.knows_commit(request):
-            self._record.accept_commit(request)
+            self._record.accept_commit(request, workflow.time())
             self._describe()
         await workflow.wait_condition(lambda: self._record.has_answer(request) or self._lets_go())
         self._raise_if_not_opened()
@@ -173,7 +186,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
                 self._record.refuse_commit(request, error)
                 workflow.logger.info("commit refused: %s", error)
             else:
-                self._record.accept_commit(request)
+                self._record.accept_commit(request, workflow.time())
 
     @workflow.update(description='Stop all splits and close the diamond without a bundle: {"reason": "a mistake"}.')
     async def cancel(self, request: CancelRequest) -> DiamondStatus:
@@ -351,7 +364,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
                 order=request.order,
                 splits=taken,
                 left_out=record.left_out(),
-                metadata=request.metadata,
+                metadata=record.metadata | request.metadata,
             ),
             record.options,
             f"merge {len(taken)} splits into bundle {bundle}",

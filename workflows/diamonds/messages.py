@@ -13,6 +13,7 @@ from datamon.core.contributors import Contributor
 from datamon.core.ids import BundleId, DiamondId, RepoName, SplitId
 from datamon.diamonds.model import DiamondState, SplitState
 from datamon.merge.modes import ConflictMode, Order
+from datamon.sources.skipped import Skipped
 from datamon.sources.source import Source
 from datamon.workflows.common.options import Options
 from datamon.workflows.common.refusals import Refusal
@@ -39,7 +40,7 @@ class AddSplit:
     must_exist: bool = False  # the caller gave an id it had got before
 
 
-_SOURCE_FIELDS = frozenset({"path", "skip_on_error", "files", "name_filter"})
+_SOURCE_FIELDS = frozenset({"path", "skip_on_error", "files", "name_filter", "include", "exclude", "allow_empty"})
 
 
 def as_typed(message: Any) -> Any:
@@ -52,17 +53,23 @@ def as_typed(message: Any) -> Any:
 
 @dataclass(frozen=True)
 class CommitRequest:
-    """A request to commit. The same `request` again asks for the same answer; by hand, a `message` is enough."""
+    """A request to commit. By hand, a `message` is enough.
+
+    The same `request` asks for the same bundle; one that failed is tried again, unless it says that it is only sent
+    `again` for want of an answer.
+    """
 
     request: str = ""
     message: str = ""
     mode: ConflictMode = ConflictMode.KEEP
     order: Order = Order.UPLOADED
     wait: bool = False
-    splits: int | None = None
+    splits: int | None = None  # so many must be done
+    timeout_seconds: float = 0  # of waiting; 0 is for ever
     label: str = ""
     contributor: Contributor | None = None  # who sets the label; by default who opened the diamond
     metadata: dict[str, str] = field(default_factory=dict)  # the user's own, kept in the bundle
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,7 @@ class CancelRequest:
 
     request: str = ""
     reason: str = "canceled by the user"
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,7 @@ class UploadRequest:
     options: Options
     position: int = 0
     epoch: str = ""
+    added: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ class SplitReport:
     reason: str = ""
     failure: Refusal | None = None
     epoch: str = ""
+    skipped_sample: list[Skipped] = field(default_factory=list)  # the first things that were left out, and why
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,18 @@ class CommitOutcome:
 
 
 @dataclass(frozen=True)
+class FailedSplit:
+    """A split that failed, and why."""
+
+    split: SplitId
+    tag: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.tag} ({self.split}): {self.reason}" if self.tag else f"{self.split}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class DiamondStatus:
     """A diamond in numbers."""
 
@@ -142,6 +164,7 @@ class DiamondStatus:
     committing: bool  # a commit is accepted, and may be waiting for splits
     reason: str
     bundle: BundleId | None
+    failures: list[FailedSplit] = field(default_factory=list)  # those that failed last
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import msgspec
 
@@ -25,8 +26,8 @@ from datamon.core.errors import BadUsage, DatamonError, NotFound, Remedy, WrongS
 from datamon.core.ids import BundleId, DiamondId, RepoName, SplitId, label_name, split_id
 from datamon.core.instants import seconds_between
 from datamon.core.text import REASON_BYTES, shortened
-from datamon.diamonds.model import Diamond, DiamondState, SplitState
-from datamon.diamonds.selection import check_enough, left_out_splits, taken_splits
+from datamon.diamonds.model import Diamond, DiamondState, SplitState, ended
+from datamon.diamonds.selection import check_enough, left_out_splits, taken_splits, too_few
 from datamon.stores import keys
 from datamon.workflows.common.names import ANYWHERE, TASK_QUEUE, host_queue, upload_queue
 from datamon.workflows.common.options import Options
@@ -39,11 +40,13 @@ from datamon.workflows.diamonds.messages import (
     CommitOutcome,
     CommitRequest,
     DiamondStatus,
+    FailedSplit,
     SplitReport,
     SplitStatus,
 )
 
 ADDED_AGAIN = "it was added again"  # why a run of a split counts no more
+FAILURES = 5  # failed splits that a status names
 MAX_QUEUE = 300  # bytes of the name of a task queue, which has the host's in it; the server takes 1,000
 MAX_WEIGHT = 1_000_000  # bytes of text that a diamond remembers of its splits; packed, they must fit a payload
 MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.4 MB; a payload ends at 2 MiB
@@ -57,6 +60,7 @@ class SplitRow:
     request: str
     created: str
     state: SplitState = SplitState.RUNNING
+    added: str = ""  # when it was added last
     since: str = ""  # when its newest run was started
     took: float = 0  # seconds from there to its end
     generation: int = 0
@@ -73,8 +77,9 @@ class SplitRow:
 
 def _weight(add: AddSplit) -> int:
     """Bytes of text that somebody has chosen."""
-    texts = (add.source.path, add.queue, add.host, add.tag, add.source.files, add.source.name_filter)
-    return sum(map(_bytes, (*texts, add.contributor.name, add.contributor.email)))
+    source = add.source
+    texts = (source.path, source.files, source.name_filter, *source.include, *source.exclude)
+    return sum(map(_bytes, (*texts, add.queue, add.host, add.tag, add.contributor.name, add.contributor.email)))
 
 
 def _bytes(text: str) -> int:
@@ -137,6 +142,7 @@ class DiamondRecord:
     splits: dict[SplitId, SplitRow] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)  # by split id, the newest of them
     commit: CommitRequest | None = None
+    deadline: float = 0  # seconds since the epoch, after which the commit does not wait any longer; 0 is never
     cancel: CancelRequest | None = None
     failed_commits: dict[str, Refusal] = field(default_factory=dict)  # by request, the newest of them
     reason: str = ""
@@ -146,6 +152,10 @@ class DiamondRecord:
     recovering: bool = False  # nothing but names so far: the rest is to be taken from the store
     server: str = ""
     epoch: str = ""
+    opening: str = ""  # the request that it was opened by
+    metadata: dict[str, str] = field(default_factory=dict)  # the user's own; its bundle has it too
+    recovered_label: str = ""  # of the commit that had made its bundle when the diamond was lost
+    recovered_request: str = ""  # and its request
     rejected_message: Refusal | None = None  # the newest message that could not be understood
     packed: str = ""  # `splits`, on the way to the next run; see `pack`
 
@@ -179,7 +189,8 @@ class DiamondRecord:
     # Adding
 
     def completed(self, add: AddSplit, new_id: Callable[[], str]) -> AddSplit:
-        """An add with all that a person who sends it by hand leaves out."""
+        """An add with all that a person who sends it by hand leaves out. A split that runs again keeps its tag."""
+        known = self.splits.get(add.split)
         return replace(
             add,
             split=add.split or SplitId(new_id()),
@@ -187,13 +198,13 @@ class DiamondRecord:
             queue=add.queue or upload_queue(add.source, add.host),
             host=add.host or (ANYWHERE if add.source.is_remote else ""),
             contributor=self.contributor if add.contributor == NOBODY else add.contributor,
-            tag=add.tag or add.host,
+            tag=add.tag or (known.tag if known is not None else "") or add.host,
         )
 
     def add(self, add: AddSplit, now: str) -> DatamonError | None:
-        """Take a split on, or remember why not. The same request twice counts once."""
+        """Take a split on, or remember why not. The same request twice counts once, unless what it added has failed."""
         known = self.splits.get(add.split)
-        if known is not None and known.request == add.request:
+        if known is not None and known.request == add.request and known.state is not SplitState.FAILED:
             return None
         try:
             self._check_add(add, known)
@@ -239,6 +250,7 @@ class DiamondRecord:
             self.index.enter(add.split, self.splits[add.split])
         with self.changing(add.split) as row:
             row.position, row.request, row.waiting, row.tag = self.added, add.request, add, add.tag
+            row.added = now
             row.state, row.reason, row.started = SplitState.RUNNING, "", False
             if row.open:
                 row.superseded, row.stop = True, ADDED_AGAIN
@@ -291,17 +303,17 @@ class DiamondRecord:
         diamond = taken.diamond
         self.state, self.created, self.revision = diamond.state, diamond.created, diamond.revision
         self.tag, self.contributor, self.reason = diamond.tag, diamond.contributor, diamond.reason
-        self.epoch = diamond.epoch
+        self.epoch, self.opening, self.metadata = diamond.epoch, diamond.opening, diamond.metadata
         for number, split in enumerate(taken.splits, 1):
             self.splits[split.id] = _restored(split, number)
             self.index.enter(split.id, self.splits[split.id])
         self.added = max((row.position for row in self.splits.values()), default=0)
         if taken.made is not None and diamond.making is not None:
             made = taken.made
-            self.bundle = diamond.making
+            self.bundle, self.recovered_label, self.recovered_request = diamond.making, diamond.label, diamond.request
             self.answer = CommitAnswer("", diamond.making, made.files, made.bytes, made.conflicts, self.left_out())
         if diamond.state is DiamondState.CANCELING:
-            self.cancel = CancelRequest(reason="canceled, and taken up again")
+            self.cancel = CancelRequest(diamond.request, "canceled, and taken up again")
 
     # Committing and canceling
 
@@ -311,47 +323,67 @@ class DiamondRecord:
             raise WrongState("diamond", self.diamond, "being recovered", "try again in a moment")
         state = DiamondState.CANCELING if self.cancel is not None and not self.state.ended else self.state
         if state is not DiamondState.INITIALIZED:
-            raise WrongState("diamond", self.diamond, state, refused)
+            raise ended(self.diamond, state, self.bundle, refused)
 
     def check_commit(self, request: CommitRequest) -> None:
         """The refusal of a commit, if it is to be refused at once."""
         if self.commit is not None and not self.state.ended and not self._gives_way(request):
-            raise WrongState("diamond", self.diamond, DiamondState.COMMITTING, "another commit was first")
+            waits = ", and waits for splits; one that does not wait takes its place" if self._is_waiting() else ""
+            raise WrongState("diamond", self.diamond, DiamondState.COMMITTING, f"another commit was first{waits}")
         self.check_open("it cannot be committed any more")
         if not request.message.strip():
             raise BadUsage("a commit needs a `message`: say in a sentence what this version is")
         if request.label:
             label_name(request.label)
-        check_metadata(request.metadata)
+        check_metadata(self.metadata | request.metadata)
         if not request.wait:
             self.check_enough(request)
 
     def _gives_way(self, request: CommitRequest) -> bool:
         """A commit that still waits for splits gives way to one that does not: else a wrong number would block all."""
-        waits = self.commit is not None and self.commit.wait and not self.may_commit()
-        return waits and self.state is DiamondState.INITIALIZED and not request.wait
+        return self._is_waiting() and not request.wait
 
-    def accept_commit(self, request: CommitRequest) -> None:
-        """The commit to carry out next."""
+    def _is_waiting(self) -> bool:
+        waits = self.commit is not None and self.commit.wait and not self.may_commit()
+        return waits and self.state is DiamondState.INITIALIZED
+
+    def accept_commit(self, request: CommitRequest, time: float = 0) -> None:
+        """The commit to carry out next. `time`: seconds since the epoch."""
         if self.commit is not None:
             gone = WrongState("diamond", self.diamond, DiamondState.COMMITTING, "a commit that did not wait was faster")
             self.fail_commit(self.commit, gone)
         self.commit = request
+        self.failed_commits.pop(request.request, None)  # it failed before, and is tried again
+        self.deadline = time + request.timeout_seconds if request.wait and request.timeout_seconds else 0
+
+    def give_up_waiting(self) -> None:
+        """The commit has waited for as long as it was to wait."""
+        request = self.commit
+        if request is not None:
+            counts, failures = self.index.states, [str(one) for one in self.failures()]
+            late = too_few(self.diamond, counts, request.splits, failures, request.timeout_seconds)
+            self.fail_commit(request, late)
 
     def check_enough(self, request: CommitRequest) -> None:
         """NothingToCommit, if fewer splits are done than it takes."""
-        check_enough(self.diamond, self.index.states, request.splits)
+        check_enough(self.diamond, self.index.states, request.splits, [str(one) for one in self.failures()])
 
     def may_commit(self) -> bool:
-        """Whether there is a commit that need not wait: enough splits were added, and none is running."""
+        """Whether there is a commit that need not wait, or not any longer.
+
+        A number of splits means done ones: a node that failed may be restarted, and add its split again.
+        """
         if self.commit is None:
             return False
-        enough = len(self.splits) >= (self.commit.splits or 1)
-        return not self.commit.wait or (enough and self.count(SplitState.RUNNING) == 0)
+        if not self.commit.wait:
+            return True
+        needed = self.commit.splits
+        enough = self.splits if needed is None else self.count(SplitState.DONE) >= needed
+        return bool(enough) and self.count(SplitState.RUNNING) == 0
 
     def knows_commit(self, request: CommitRequest) -> bool:
-        """Whether this very request was accepted before, perhaps in an earlier run of the workflow."""
-        return self.is_under_way(request) or self.has_answer(request)
+        """Whether this very request needs no new start: it is being carried out, or is sent again for its answer."""
+        return self.is_under_way(request) or (request.again and self.has_answer(request))
 
     def is_under_way(self, request: CommitRequest) -> bool:
         """Whether this very request is being carried out, or was."""
@@ -368,7 +400,7 @@ class DiamondRecord:
         self.refuse_commit(request, error)
         self.reason = str(error)
         if self.commit is not None and self.commit.request == request.request:
-            self.commit = None
+            self.commit, self.deadline = None, 0
 
     def refuse_commit(self, request: CommitRequest, error: DatamonError) -> None:
         """Remember why a commit came to nothing, for whoever asks."""
@@ -387,6 +419,11 @@ class DiamondRecord:
     def count(self, state: SplitState) -> int:
         """How many splits are in a state."""
         return self.index.states[state]
+
+    def failures(self) -> list[FailedSplit]:
+        """The splits that failed last."""
+        last = list(islice(reversed(self.index.failed.items()), FAILURES))
+        return [FailedSplit(split, row.tag, row.reason) for split, row in reversed(last)]
 
     def slowest(self) -> tuple[SplitId, SplitRow] | None:
         """The split that has been running for the longest time; if none runs, the one that took longest."""
@@ -421,6 +458,7 @@ class DiamondRecord:
             committing=self.commit is not None,
             reason=self.reason,
             bundle=self.bundle,
+            failures=self.failures(),
         )
 
     def split(self, split: SplitId) -> SplitStatus:
@@ -445,6 +483,19 @@ class DiamondRecord:
             waiting=row.waiting,
         )
 
+    def _label(self) -> str:
+        if not (self.making or self.bundle):
+            return ""
+        return self.commit.label if self.commit is not None else self.recovered_label
+
+    def _settled_by(self) -> str:
+        match self.state:
+            case DiamondState.COMMITTING | DiamondState.DONE:
+                return self.commit.request if self.commit is not None else self.recovered_request
+            case DiamondState.CANCELING | DiamondState.CANCELED:
+                return self.cancel.request if self.cancel is not None else ""
+        return ""
+
     def descriptor(self, now: str) -> Diamond:
         """The next revision of diamond.yaml."""
         return Diamond(
@@ -459,8 +510,11 @@ class DiamondRecord:
             mode=self.commit.mode if self.commit else None,
             ended=now if self.state.ended else None,
             making=self.making,
-            label=self.commit.label if self.commit and self.making else "",
+            label=self._label(),
             bundle=self.bundle,
+            opening=self.opening,
+            metadata=self.metadata,
+            request=self._settled_by(),
             splits={state: self.count(state) for state in SplitState},
             reason=self.reason,
             server=self.server,
@@ -471,7 +525,7 @@ class DiamondRecord:
 def _restored(split: RecoveredSplit, number: int) -> SplitRow:
     return SplitRow(
         position=split.position or number,
-        request="",
+        request=split.request,
         created=split.created,
         state=split.state,
         generation=split.generation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from temporalio import workflow
@@ -19,22 +20,25 @@ with workflow.unsafe.imports_passed_through():
     from datamon.workflows.common.message_checks import storable_text, summary_text
     from datamon.workflows.common.names import STATE, diamond_workflow
     from datamon.workflows.common.refusals import Refusal
+    from datamon.workflows.common.retries import ShowsRetries, describe_failed
     from datamon.workflows.common.running import complete_despite_cancel, now, run_long_activity, run_metadata_activity
     from datamon.workflows.diamonds.messages import SplitReport, UploadRequest
     from datamon.workflows.diamonds.metrics import count_split, count_upload
 
 
 @workflow.defn
-class SplitWorkflow:
+class SplitWorkflow(ShowsRetries):
     """Uploads a split and reports to its diamond how that ended."""
 
     @workflow.init
     def __init__(self, upload_request: UploadRequest) -> None:
+        super().__init__()
         self._request = upload_request
         self._state = SplitState.RUNNING
         self._stopped: str | None = None  # the reason, once it was told to stop
         self._uploading: asyncio.Future[UploadReport] | None = None
-        self._describe("planning and uploading")
+        self._doing = "planning and uploading"
+        self._describe()
 
     @workflow.run
     async def run(self, upload_request: UploadRequest) -> SplitReport:
@@ -115,10 +119,12 @@ class SplitWorkflow:
                 host=request.add.host,
                 source=request.add.source.path,
                 created=request.created,
+                added=request.added,
                 started=started,
                 position=request.position,
                 attempts=1,
                 epoch=request.epoch,
+                request=request.add.request,
             ),
             request.options,
             "split.yaml: running",
@@ -148,13 +154,14 @@ class SplitWorkflow:
         workflow.upsert_search_attributes([STATE.value_set(report.state)])
         outcome = report.reason or f"{report.files} files, {report.bytes} bytes, {report.stored} newly stored"
         workflow.logger.info("%s: %s", report.state, outcome)
-        self._describe(outcome)
+        self._doing = outcome
+        self._describe()
 
     async def _report_to_diamond(self, report: SplitReport) -> None:
         """By workflow id and no run id: the diamond may have continued as new. One that has ended needs no report."""
         diamond = workflow.get_external_workflow_handle(diamond_workflow(self._request.repo, self._request.diamond))
         try:
-            await diamond.signal("split_changed", report)
+            await diamond.signal("split_changed", replace(report, skipped_sample=[]))
         except ApplicationError as error:
             workflow.logger.info("the diamond is gone: %s", error)
 
@@ -169,6 +176,7 @@ class SplitWorkflow:
             upload.skipped,
             upload.reserved,
             epoch=self._request.epoch,
+            skipped_sample=upload.skipped_sample,
         )
 
     def _failed(self, error: BaseException) -> SplitReport:
@@ -188,13 +196,14 @@ class SplitWorkflow:
             epoch=self._request.epoch,
         )
 
-    def _describe(self, text: str) -> None:
+    def _describe(self) -> None:
         add = self._request.add
         rows = [
             ("state", self._state),
             ("source", f"`{add.source.path}` on {add.host}"),
             ("tag", add.tag or "none"),
             ("generation", str(self._request.generation)),
-            ("doing" if self._state is SplitState.RUNNING else "outcome", text),
+            ("doing" if self._state is SplitState.RUNNING else "outcome", self._doing),
+            *(describe_failed(self._failed_attempts.values()) if self._state is SplitState.RUNNING else ()),
         ]
         workflow.set_current_details(table(("split", add.split), rows))

@@ -83,11 +83,13 @@ class SplitChildren:
                 host=add.host,
                 source=add.source.path,
                 created=row.created,
+                added=row.added,
                 started=None,
                 position=row.position,
                 ended=ended,
                 reason=row.reason,
                 epoch=record.epoch,
+                request=add.request,
             )
             for split, add in dropped.items()
             for row in (record.splits[split],)
@@ -161,6 +163,7 @@ class SplitChildren:
                 record.options,
                 row.position,
                 record.epoch,
+                row.added,
             ),
             id=split_workflow(record.repo, record.diamond, split),
             task_queue=TASK_QUEUE,

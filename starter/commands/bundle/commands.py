@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from datamon.bundles.catalog import list_bundles
+from datamon.bundles.deletion import delete_bundle
 from datamon.bundles.diff import Change, diff
 from datamon.bundles.download import cat, download
+from datamon.bundles.find import find_files
 from datamon.bundles.reader import BundleReader, Selection
 from datamon.bundles.refs import resolve
 from datamon.content.entry import Entry
-from datamon.core.errors import DatamonError
+from datamon.core.errors import BadUsage, DatamonError
 from datamon.core.ids import BundleId, LabelName, RepoName, bundle_id
 from datamon.core.names import only_name, range_of_pattern, sort_key, with_prefix
 from datamon.core.text import counted
@@ -30,15 +33,20 @@ from datamon.starter.commands.common.connected import run_connected
 from datamon.starter.commands.common.interrupts import interrupts
 from datamon.starter.commands.common.options import (
     bundle_of,
+    bundle_option,
     bundle_ref_options,
     checked,
+    confirm,
+    confirmation_option,
+    has_metadata,
     label_option,
+    meta_filter_option,
     meta_option,
     repo_option,
     require,
     source_options,
 )
-from datamon.starter.commands.common.sources import check_source, serving_source
+from datamon.starter.commands.common.sources import check_source, selected, serving_source
 from datamon.starter.commands.common.split_progress import summarize_split, wait_for_split
 from datamon.starter.output import (
     Command,
@@ -70,9 +78,10 @@ def _destination_option(about: str) -> Callable[[Command], Command]:
 
 @bundle.group(name="list", invoke_without_command=True)
 @repo_option(required=False)
+@meta_filter_option
 @format_option
 @click.pass_context
-def list_group(ctx: click.Context, repo: RepoName | None, format: str) -> None:
+def list_group(ctx: click.Context, repo: RepoName | None, meta: tuple[tuple[str, str], ...], format: str) -> None:
     """List the bundles of a repo, or with `files` the files of a bundle.
 
     Example: datamon bundle list --repo weather
@@ -82,7 +91,7 @@ def list_group(ctx: click.Context, repo: RepoName | None, format: str) -> None:
     require(ctx, "repo")
     assert repo is not None
     print_listing(
-        list_bundles(Settings.load().context(), repo),
+        (one for one in list_bundles(Settings.load().context(), repo) if has_metadata(one.metadata, meta)),
         format,
         ("BUNDLE", "CREATED", "FILES", "BYTES", "CONFLICTS", "MESSAGE"),
         lambda b: (b.id, seconds(b.created), b.files, b.bytes, b.conflicts, b.message),
@@ -156,12 +165,55 @@ def get(repo: RepoName, bundle: BundleId | None, label: LabelName | None, format
     print_one(bundle_of(Settings.load().context(), repo, bundle, label), format)
 
 
+@bundle.command()
+@repo_option()
+@click.argument("pattern", metavar="NAME|GLOB")
+@format_option
+def find(repo: RepoName, pattern: str, format: str) -> None:
+    """Find files by name in all bundles of a repo, the oldest bundle first.
+
+    A glob follows the rules of .gitignore: without a slash it matches in any folder.
+
+    Example: datamon bundle find --repo weather 'day-1.csv'
+    """
+    print_listing(
+        (
+            {"bundle": b.id, "created": b.created, "message": b.message, "name": entry.name, **_shown(entry)}
+            for b, entry in find_files(Settings.load().context(), repo, pattern)
+        ),
+        format,
+        ("BUNDLE", "CREATED", "SIZE", "HASH", "NAME"),
+        lambda one: (one["bundle"], seconds(str(one["created"])), one["size"], str(one["hash"])[:12], one["name"]),
+    )
+
+
+@bundle.command()
+@repo_option()
+@bundle_option()
+@click.option("--reason", default="", help="Why, for those who look for it later.")
+@confirmation_option
+def delete(repo: RepoName, bundle: BundleId, reason: str, *, yes: bool) -> None:
+    """Delete a bundle that no label points to. Who deleted it, when and why stays on record.
+
+    Its content stays in the store, because other bundles may hold the same: a secret that was uploaded is not erased.
+
+    Example: datamon bundle delete --repo weather --bundle $bundle --reason "it was a rehearsal" --yes
+    """
+    settings = Settings.load()
+    context = settings.context()
+    described = bundle_of(context, repo, bundle, None)
+    confirm(f"Delete bundle {bundle} ({described.message}) with {counted(described.files, 'file')}?", yes=yes)
+    delete_bundle(context, repo, bundle, settings.contributor, reason, time.time_ns())
+    say(f"bundle {bundle} is deleted")
+
+
 @bundle.group(name="download", invoke_without_command=True)
 @repo_option(required=False)
 @bundle_ref_options
 @_destination_option("A folder that is empty or new, or holds this download half done.")
 @click.option("--name-filter", default="", help="Only names in which this regular expression is found.")
 @click.option("--force", is_flag=True, help="Write into a folder that holds other files, over those of the same name.")
+@click.option("--delete", is_flag=True, help="Delete what earlier downloads put there and this bundle does not hold.")
 @click.pass_context
 def download_group(
     ctx: click.Context,
@@ -172,10 +224,12 @@ def download_group(
     name_filter: str,
     *,
     force: bool,
+    delete: bool,
 ) -> None:
     """Write the files of a bundle into a folder, each verified against its hash.
 
-    An interrupted download goes on where it was when the same command is given again.
+    An interrupted download goes on where it was when the same command is given again. With --delete, a folder that
+    holds another bundle becomes this one; files that no download put there, or that were changed since, stay.
 
     Example: datamon bundle download --repo weather --bundle $bundle --destination ./march
     """
@@ -184,12 +238,14 @@ def download_group(
     require(ctx, "repo", "destination")
     assert repo is not None
     assert destination is not None
-    selection = Selection()
+    if delete and name_filter:
+        raise BadUsage("--delete makes a folder the whole bundle, so it does not go with --name-filter")
+    selection = None
     if name_filter:
         selection = Selection(range_of_pattern(name_filter), name_pattern(name_filter).search)
     context = Settings.load().context()
     reader = BundleReader(context, bundle_of(context, repo, bundle, label))
-    _download(reader, Path(destination), selection, force=force)
+    _download(reader, Path(destination), selection, force=force, delete=delete)
 
 
 @download_group.command(name="file")
@@ -220,7 +276,9 @@ def download_file(
     _download(reader, Path(destination or ""), Selection(only_name(sort_key(name))), force=force)
 
 
-def _download(reader: BundleReader, destination: Path, selection: Selection, *, force: bool) -> None:
+def _download(
+    reader: BundleReader, destination: Path, selection: Selection | None, *, force: bool, delete: bool = False
+) -> None:
     bundle, done = reader.bundle, Counter[str]()
 
     with meter("download") as seen:
@@ -230,12 +288,16 @@ def _download(reader: BundleReader, destination: Path, selection: Selection, *, 
             seen.show(done["files"], bundle.files, done["bytes"], bundle.bytes)
 
         try:
-            result = download(reader, destination, selection, force=force, progress=show)
+            result = download(reader, destination, selection, force=force, delete=delete, progress=show)
         except KeyboardInterrupt:
             say(f"what has come is in {destination}; the same command again goes on from there")
             raise
     kept = f", {counted(result.kept, 'file')} of them there already" if result.kept else ""
     say(f"{counted(result.files, 'file')}, {amount(result.bytes)} in {destination}{kept}")
+    if result.deleted:
+        say(f"{counted(result.deleted, 'file')} of an earlier download deleted")
+    if result.changed:
+        say(f"{counted(result.changed, 'file')} of an earlier download kept, because somebody has changed them")
 
 
 @bundle.command()
@@ -243,19 +305,16 @@ def _download(reader: BundleReader, destination: Path, selection: Selection, *, 
 @source_options
 @click.option("--message", required=True, help="What this version is, in a sentence.")
 @label_option(required=False, about="A label to point to the new bundle.")
-@meta_option
+@meta_option()
 @result_format_option
 def upload(
     repo: RepoName,
     path: str,
-    files: BinaryIO | None,
-    name_filter: str,
     message: str,
     label: LabelName | None,
     meta: tuple[tuple[str, str], ...],
     format: str,
-    *,
-    skip_on_error: bool,
+    **source: Any,
 ) -> None:
     """Make a bundle of what one machine has, and print its id: a diamond with one split, committed.
 
@@ -266,8 +325,7 @@ def upload(
     async def run(datamon: Datamon) -> CommitAnswer:
         from datamon.starter.client import SplitOptions
 
-        names = files.read() if files is not None else None
-        options = SplitOptions(skip_on_error=skip_on_error, files=names, name_filter=name_filter)
+        options = SplitOptions(**selected(source) | {"allow_empty": source["allow_empty"]})
         async with serving_source(datamon, path) as ours:
             diamond = await datamon.diamonds.initialize(repo, tag="bundle upload")
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -26,7 +27,23 @@ def verbosity_options() -> list[click.Parameter]:
     ]
 
 
-class Command(click.Command):
+class _ChecksValues(click.Command):
+    """Notices an option whose value is missing before another option: click would take that for the value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = [one for one in self.params if isinstance(one, click.Option)]
+        known = {name for one in options for name in (*one.opts, *one.secondary_opts)}
+        with_value = {name for one in options if not one.is_flag and not one.count for name in one.opts}
+        for name, following in pairwise(args):
+            if name == "--":
+                break
+            if name in with_value and following.partition("=")[0] in known:
+                problem = f"{name} has no value before {following}; if it comes from a variable, that is empty"
+                raise click.UsageError(problem, ctx)
+        return super().parse_args(ctx, args)
+
+
+class Command(_ChecksValues):
     """A command that takes them."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -34,7 +51,7 @@ class Command(click.Command):
         self.params += verbosity_options()
 
 
-class Group(click.Group):
+class Group(_ChecksValues, click.Group):
     """A group of such commands."""
 
     command_class = Command

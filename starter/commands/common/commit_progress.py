@@ -17,40 +17,60 @@ if TYPE_CHECKING:
     from datamon.activities.spark import Progress
     from datamon.diamonds.dry_run import Preview
     from datamon.starter.client import Diamond
-    from datamon.starter.progress import Meter
-    from datamon.workflows.diamonds.messages import CommitAnswer
+    from datamon.starter.progress import AttemptMeter, Meter
+    from datamon.workflows.diamonds.messages import CommitAnswer, DiamondStatus, FailedSplit
 
 _ROW = tuple[str, str, str, str]
 
 
 async def wait_for_commit(diamond: Diamond, commit: Coroutine[None, None, CommitAnswer]) -> CommitAnswer:
     """The answer to a commit, and until it comes how far it is."""
-    from datamon.starter.progress import meter
+    from datamon.starter.progress import AttemptMeter, meter
 
     answer = asyncio.ensure_future(commit)
     try:
         with meter("commit") as seen:
+            waiting = _Waiting(diamond, seen, AttemptMeter(seen))
             while not (await asyncio.wait([answer], timeout=seen.pace))[0]:
                 with suppress(DatamonError):  # the answer tells what is wrong
-                    await _show(seen, diamond)
+                    await waiting.show()
             return await answer
     finally:
         answer.cancel()
 
 
-async def _show(seen: Meter, diamond: Diamond) -> None:
-    status = await diamond.status()
-    if status.state is DiamondState.COMMITTING:
-        _show_merge(seen, await diamond.progress())
-    elif status.committing:
-        seen.note(f"waiting for {counted(status.splits[SplitState.RUNNING], 'running split')}")
+class _Waiting:
+    """Shows what a commit waits for, and how far its merge is."""
+
+    def __init__(self, diamond: Diamond, seen: Meter, attempts: AttemptMeter) -> None:
+        self._diamond, self._seen, self._attempts = diamond, seen, attempts
+        self._told: set[FailedSplit] = set()
+
+    async def show(self) -> None:
+        """Look again."""
+        status = await self._diamond.status()
+        for attempt in await self._diamond.attempts():
+            if attempt.failure is None and attempt.progress is not None:
+                _show_merge(self._seen, attempt.progress)
+            else:
+                self._attempts.show(attempt)
+        if status.committing and status.state is DiamondState.INITIALIZED:
+            self._show_splits(status)
+
+    def _show_splits(self, status: DiamondStatus) -> None:
+        for failed in status.failures:
+            if failed not in self._told:
+                self._told.add(failed)
+                self._seen.warn(f"split {failed.tag or failed.split} failed: {failed.reason}")
+        running = counted(status.splits[SplitState.RUNNING], "running split")
+        self._seen.note(f"waiting for splits: {status.splits[SplitState.DONE]} done, {running}")
 
 
-def _show_merge(seen: Meter, progress: Progress | None) -> None:
+def _show_merge(seen: Meter, progress: Progress) -> None:
     """Parts are about equal; how many files come out of one, compared with what goes in, nobody knows before."""
-    if progress is not None and progress.all_parts:
+    if progress.all_parts:
         seen.show(progress.files, 0, progress.all_bytes * progress.parts // progress.all_parts, progress.all_bytes)
-    elif progress is not None:
+    else:
         seen.note(progress.phase)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 
@@ -14,7 +16,7 @@ from click.shell_completion import CompletionItem
 from datamon.bundles import labels
 from datamon.bundles.catalog import get_bundle
 from datamon.bundles.model import Bundle
-from datamon.core.errors import BadUsage, DatamonError
+from datamon.core.errors import BadUsage, DatamonError, NotFound, Remedy
 from datamon.core.ids import (
     BundleId,
     DiamondId,
@@ -120,19 +122,21 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 _CENTURY = timedelta(days=36_525)
 
 
-def age_option(name: str, default: str, about: str) -> Callable[[Command], Command]:
+def age_option(name: str, default: str | None, about: str) -> Callable[[Command], Command]:
     """An option that takes a span of time."""
 
-    def age(ctx: click.Context, parameter: click.Parameter, value: str) -> timedelta:
+    def age(ctx: click.Context, parameter: click.Parameter, value: str | None) -> timedelta | None:
+        if value is None:
+            return None
         match = re.fullmatch(r"(\d{1,6})([smhdw])", value)
         if match is None:
-            raise BadUsage(f"{value!r} is not an age; write it as 90m, 12h, 7d or 4w")
+            raise BadUsage(f"{value!r} is not a span of time; write it as 90m, 12h, 7d or 4w")
         span = timedelta(**{_UNITS[match[2]]: int(match[1])})
         if span > _CENTURY:
             raise BadUsage(f"{value!r} is more than a hundred years")
         return span
 
-    return click.option(name, default=default, show_default=True, callback=age, help=about)
+    return click.option(name, default=default, show_default=default is not None, callback=age, help=about)
 
 
 def source_options(command: Command) -> Command:
@@ -142,11 +146,34 @@ def source_options(command: Command) -> Command:
             click.option("--path", required=True, help="A folder or file of this machine, or s3://bucket/prefix."),
             click.option("--files", type=click.File("rb"), help="Only the names in this list, one a line; - is stdin."),
             click.option("--name-filter", default="", help="Only names in which this regular expression is found."),
-            click.option("--skip-on-error", is_flag=True, help="Leave out what cannot be uploaded, and count it."),
+            click.option("--include", multiple=True, metavar="GLOB", help="Only names like this; may be repeated."),
+            click.option("--exclude", multiple=True, metavar="GLOB", help="No names like this; may be repeated."),
+            click.option("--skip-on-error", is_flag=True, help="Leave out what cannot be uploaded, and name it."),
+            click.option("--allow-empty", is_flag=True, help="Go on if there is nothing to upload."),
         ]
     ):
         command = option(command)
     return command
+
+
+def confirmation_option(command: Command) -> Command:
+    """`--yes`, of what cannot be undone; see `confirm`."""
+    return click.option("--yes", is_flag=True, help="Do it without asking.")(command)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, at a terminal; elsewhere there is nobody to ask."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadUsage("this cannot be undone, and there is no terminal to ask at; say --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+def request_option(command: Command) -> Command:
+    """`--request`, of what changes a diamond."""
+    about = "An id of your own for this call: given again, it counts once and has the same result."
+    return click.option("--request", default=None, metavar="ID", help=about)(command)
 
 
 def bundle_option(*, required: bool = True) -> Callable[[Command], Command]:
@@ -173,7 +200,18 @@ def bundle_of(context: Context, repo: RepoName, bundle: BundleId | None, label: 
         return get_bundle(context, repo, labels.get_label(context, repo, label).bundle)
     if bundle is None:
         raise BadUsage("say which bundle: --bundle ID or --label NAME")
-    return get_bundle(context, repo, bundle)
+    try:
+        return get_bundle(context, repo, bundle)
+    except NotFound as error:
+        if error.kind == "bundle" and _has_label(context, repo, bundle):
+            raise replace(error, remedy=Remedy.USE_LABEL) from None
+        raise
+
+
+def _has_label(context: Context, repo: RepoName, name: str) -> bool:
+    with suppress(DatamonError):
+        return bool(labels.get_label(context, repo, label_name(name)))
+    return False
 
 
 def _key_value(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -183,7 +221,18 @@ def _key_value(ctx: click.Context, parameter: click.Parameter, value: tuple[str,
     return pairs
 
 
-def meta_option(command: Command) -> Command:
-    """`--meta`, of what makes bundles."""
-    about = "Something of your own to keep in the bundle; may be repeated."
-    return click.option("--meta", multiple=True, metavar="KEY=VALUE", callback=_key_value, help=about)(command)
+def meta_option(
+    about: str = "Something of your own to keep in the bundle; may be repeated.",
+) -> Callable[[Command], Command]:
+    """`--meta`, of what makes diamonds and bundles, and of listings."""
+    return click.option("--meta", multiple=True, metavar="KEY=VALUE", callback=_key_value, help=about)
+
+
+def meta_filter_option(command: Command) -> Command:
+    """`--meta`, of listings."""
+    return meta_option("Only those with this metadata of their users; may be repeated.")(command)
+
+
+def has_metadata(metadata: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> bool:
+    """Whether metadata holds all of some pairs."""
+    return all(metadata.get(key) == value for key, value in wanted)

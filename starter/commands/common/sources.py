@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from datamon.core.errors import SourceMissing, SourceUnreadable
+from datamon.core.errors import BadUsage, SourceMissing, SourceUnreadable
 from datamon.core.text import os_reason
 from datamon.sources.source import is_s3_url
 from datamon.starter.output import say
@@ -16,10 +16,26 @@ if TYPE_CHECKING:
     from datamon.starter.client import Datamon
 
 
+def selected(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What `source_options` says of the files to upload, as fields of SplitOptions."""
+    files: BinaryIO | None = given["files"]
+    return {
+        "files": files.read() if files is not None else None,
+        "name_filter": given["name_filter"],
+        "include": given["include"],
+        "exclude": given["exclude"],
+        "skip_on_error": given["skip_on_error"],
+        "allow_empty": given["allow_empty"] or None,
+    }
+
+
 def check_source(path: str) -> None:
     """Say at once what can be seen from here; the worker looks again, and at every file."""
     if is_s3_url(path):
         return
+    if path.startswith("s3:") and not os.path.exists(path):
+        raise BadUsage(f"{path!r} is not an S3 location; write it as s3://bucket/prefix")
+    path = os.path.abspath(path)
     try:
         with os.scandir(path):
             pass

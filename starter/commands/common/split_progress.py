@@ -20,13 +20,14 @@ STOP_SECONDS = 0.2  # between attempts to stop a split that has not started
 
 async def wait_for_split(split: Split, pressed: asyncio.Queue[None], *, ours: bool = False) -> SplitReport:
     """The split's report, and until it comes how far it is. The first Ctrl-C stops the split, the second leaves it."""
-    from datamon.starter.progress import meter, show_progress
+    from datamon.starter.progress import AttemptMeter, meter
 
     result = asyncio.ensure_future(split.result())
     press = asyncio.ensure_future(pressed.get())
     stopping = delivered = False
     try:
         with meter("upload") as seen:
+            shown = AttemptMeter(seen)
             while not result.done():
                 pace = STOP_SECONDS if stopping and not delivered else seen.pace
                 await asyncio.wait([result, press], timeout=pace, return_when=asyncio.FIRST_COMPLETED)
@@ -39,7 +40,7 @@ async def wait_for_split(split: Split, pressed: asyncio.Queue[None], *, ours: bo
                 if stopping and not delivered:  # it may wait for a place, and have no workflow to be told yet
                     delivered = await split.stop("interrupted by its user")
                 elif not result.done():
-                    show_progress(seen, await split.progress())
+                    shown.show(await split.attempt())
         report = await result
         if stopping:  # it was done sooner than it could be stopped; what else the command was to do, it does not
             say(f"split {split.id} is done")
@@ -63,13 +64,19 @@ def left_behind(split: str, *, ours: bool, delivered: bool) -> str:
     return f"split {split} {goes_on}; `datamon diamond split list` shows how it ends"
 
 
+NAMED = 5  # things that were left out
+
+
 def summarize_split(report: SplitReport, path: str) -> None:
-    """What an upload came to."""
+    """What an upload came to, and what it left out."""
     sizes = f"{amount(report.bytes)}, {amount(report.stored)} newly stored"
     say(f"split {report.split}: {counted(report.files, 'file')}, {sizes}")
     for name in report.reserved:
         say(f"skipped {name}: it is datamon's own")
-    if report.skipped:
-        say(f"skipped {counted(report.skipped, 'thing')} that cannot be uploaded")
+    for one in report.skipped_sample[:NAMED]:
+        say(f"skipped {quoted(one.name)}: {one.reason}")
+    more = report.skipped - len(report.skipped_sample[:NAMED])
+    if more > 0:
+        say(f"skipped {counted(more, 'more thing')}; `datamon diamond split list skipped` shows them all")
     if not report.files:
         say(f"{quoted(path)} holds no files, so the split is empty")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from datamon.core.errors import BadUsage
 from datamon.core.ids import DiamondId, LabelName, RepoName
 from datamon.core.instants import instant
 from datamon.diamonds.catalog import get_diamond, list_diamonds, list_splits
-from datamon.diamonds.model import DiamondState, SplitState
+from datamon.diamonds.model import Diamond, DiamondState, Split, SplitState
 from datamon.diamonds.report import report_on
 from datamon.merge.modes import ConflictMode, Order
 from datamon.settings.settings import Settings
@@ -24,14 +27,19 @@ from datamon.starter.commands.common.commit_progress import show_preview, summar
 from datamon.starter.commands.common.connected import run_connected
 from datamon.starter.commands.common.interrupts import on_interrupt
 from datamon.starter.commands.common.options import (
+    age_option,
     diamond_option,
+    has_metadata,
     label_option,
+    meta_filter_option,
     meta_option,
     repo_option,
+    request_option,
     require,
     state_option,
 )
 from datamon.starter.commands.diamond.split import add_options, add_split, split
+from datamon.starter.commands.diamond.split_listing import connect_if, shown_retry, with_progress
 from datamon.starter.output import (
     Command,
     format_option,
@@ -61,15 +69,24 @@ diamond.add_command(split)
 @repo_option()
 @diamond_option(required=False, about="An id of your own, used only once. By default a new KSUID.")
 @click.option("--tag", default="", help="A note to find the diamond by.")
+@meta_option("Something of your own to keep with the diamond and in its bundle; may be repeated.")
+@request_option
 @result_format_option
-def initialize(repo: RepoName, diamond: DiamondId | None, tag: str, format: str) -> None:
+def initialize(
+    repo: RepoName,
+    diamond: DiamondId | None,
+    tag: str,
+    meta: tuple[tuple[str, str], ...],
+    request: str | None,
+    format: str,
+) -> None:
     """Open a diamond and print its id.
 
     Example: diamond=$(datamon diamond initialize --repo weather)
     """
 
     async def run(datamon: Datamon) -> None:
-        opened = await datamon.diamonds.initialize(repo, diamond, tag)
+        opened = await datamon.diamonds.initialize(repo, diamond, tag, metadata=dict(meta), request=request)
         print_result(opened.id, await opened.described(), format)
 
     run_connected(run)
@@ -90,15 +107,16 @@ def add(**options: Any) -> None:
 @diamond.command(name="list")
 @repo_option()
 @state_option(DiamondState)
+@meta_filter_option
 @format_option
-def list_command(repo: RepoName, state: str | None, format: str) -> None:
+def list_command(repo: RepoName, state: str | None, meta: tuple[tuple[str, str], ...], format: str) -> None:
     """List the diamonds of a repo. Those that have ended are there until housekeeping removes them.
 
     Example: datamon diamond list --repo weather --state initialized
     """
     stored = list_diamonds(Settings.load().context(), repo)
     print_listing(
-        (diamond for diamond in stored if state in (None, diamond.state)),
+        (one for one in stored if state in (None, one.state) and has_metadata(one.metadata, meta)),
         format,
         ("DIAMOND", "STATE", "TAG", "CREATED", "UPDATED", "BUNDLE"),
         lambda d: (d.id, d.state, d.tag, seconds(d.created), seconds(d.updated), d.bundle),
@@ -110,16 +128,29 @@ def list_command(repo: RepoName, state: str | None, format: str) -> None:
 @diamond_option()
 @one_format_option
 def get(repo: RepoName, diamond: DiamondId, format: str) -> None:
-    """Show one diamond, with its splits by state.
+    """Show one diamond, with its splits by state, and what has to be tried again because it failed.
 
     Example: datamon diamond get --repo weather --diamond $diamond --format json
     """
     context = Settings.load().context()
     stored = get_diamond(context, repo, diamond)
-    if not stored.state.ended:  # its own counts are of its last change of state
-        states = Counter(split.state for split in list_splits(context, repo, diamond))
-        stored = replace(stored, splits={state: states[state] for state in SplitState})
-    print_one(stored, format)
+    if stored.state.ended:
+        print_one(stored, format)
+        return
+    splits = list(list_splits(context, repo, diamond))
+    states = Counter(split.state for split in splits)  # the diamond's own counts are of its last change of state
+    current = replace(stored, splits={state: states[state] for state in SplitState})
+    print_one(msgspec.to_builtins(current) | {"retrying": asyncio.run(_retrying(current, splits))}, format)
+
+
+async def _retrying(diamond: Diamond, splits: Sequence[Split]) -> list[dict[str, Any]]:
+    """What the diamond and its running splits have to try again."""
+    async with connect_if(needed=True) as datamon:
+        own = await datamon.diamonds.get(diamond.repo, diamond.id).attempts() if datamon is not None else []
+        running = [split for split in splits if split.state is SplitState.RUNNING]
+        uploads = [one for one in await with_progress(datamon, running) if one["retry"] is not None]
+    retrying = [retry for retry in map(shown_retry, own) if retry is not None]
+    return retrying + [{"split": one["id"], "tag": one["tag"]} | one["retry"] for one in uploads]
 
 
 _MODES = {
@@ -151,8 +182,10 @@ def _mode_options(command: Command) -> Command:
 )
 @click.option("--wait", is_flag=True, help="Wait for running splits to end first.")
 @click.option("--splits", type=click.IntRange(1), default=None, help="Refuse to commit fewer done splits than this.")
+@age_option("--timeout", None, "With --wait: how long at most, as 90m or 12h. Then the commit fails.")
 @click.option("--dry-run", is_flag=True, help="Only show what would win, conflict and be left out.")
-@meta_option
+@meta_option()
+@request_option
 @format_option
 def commit(
     repo: RepoName,
@@ -161,7 +194,9 @@ def commit(
     label: LabelName | None,
     order: str,
     splits: int | None,
+    timeout: timedelta | None,
     meta: tuple[tuple[str, str], ...],
+    request: str | None,
     format: str,
     *,
     wait: bool,
@@ -171,13 +206,16 @@ def commit(
     """Make one bundle of all done splits, and print its id.
 
     Splits that are still running are left out and stopped, unless --wait is given. With --wait and --splits N
-    the commit waits until N splits have been added and all have ended. With --dry-run nothing is changed.
+    the commit waits until N splits are done and none is running; one that fails may be added again meanwhile.
+    With --dry-run nothing is changed.
 
     Example: datamon diamond commit --repo weather --diamond $diamond --message March --wait --splits 3
     """
     mode = _mode(modes)
     if dry_run and wait:
         raise BadUsage("--dry-run looks at what is there now, so it does not go with --wait")
+    if timeout is not None and not wait:
+        raise BadUsage("--timeout goes with --wait: it says how long to wait")
     if not dry_run:
         require(click.get_current_context(), "message")
 
@@ -188,7 +226,15 @@ def commit(
             return None
         with on_interrupt("a commit that was accepted goes on; `datamon diamond get` shows how it ends"):
             work = opened.commit(
-                message or "", mode, Order(order), wait=wait, splits=splits, label=label, metadata=dict(meta)
+                message or "",
+                mode,
+                Order(order),
+                wait=wait,
+                splits=splits,
+                timeout_seconds=timeout.total_seconds() if timeout is not None else None,
+                label=label,
+                metadata=dict(meta),
+                request=request,
             )
             return await wait_for_commit(opened, work)
 
@@ -209,12 +255,13 @@ def _mode(flags: Mapping[str, bool]) -> ConflictMode:
 @repo_option()
 @diamond_option()
 @click.option("--reason", default="canceled by the user", help="Why, for those who look at the splits.")
-def cancel(repo: RepoName, diamond: DiamondId, reason: str) -> None:
+@request_option
+def cancel(repo: RepoName, diamond: DiamondId, reason: str, request: str | None) -> None:
     """Stop all splits of a diamond and close it without a bundle.
 
     Example: datamon diamond cancel --repo weather --diamond $diamond
     """
-    run_connected(lambda datamon: datamon.diamonds.get(repo, diamond).cancel(reason))
+    run_connected(lambda datamon: datamon.diamonds.get(repo, diamond).cancel(reason, request=request))
     say(f"diamond {diamond} is canceled")
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from datamon.content.entry import Entry
 from datamon.core.errors import BadUsage
 from datamon.core.ids import DiamondId, RepoName, SplitId, new_id
 from datamon.core.names import with_prefix
-from datamon.diamonds.catalog import get_diamond, get_split, list_splits, split_lists
+from datamon.diamonds.catalog import get_diamond, get_split, list_splits, skipped_by, split_lists
 from datamon.diamonds.model import Diamond, Split, SplitState
 from datamon.settings.settings import Settings
 from datamon.sources.source import is_s3_url
@@ -21,12 +22,13 @@ from datamon.starter.commands.common.interrupts import interrupts, on_interrupt
 from datamon.starter.commands.common.options import (
     diamond_option,
     repo_option,
+    request_option,
     require,
     source_options,
     split_option,
     state_option,
 )
-from datamon.starter.commands.common.sources import check_source, serving_source
+from datamon.starter.commands.common.sources import check_source, selected, serving_source
 from datamon.starter.commands.common.split_progress import summarize_split, wait_for_split
 from datamon.starter.commands.diamond.split_listing import all_splits, connect_if, progress_note, with_progress
 from datamon.starter.output import (
@@ -60,6 +62,7 @@ def add_options(command: Command) -> Command:
             split_option(about="Run this split again instead of adding a new one."),
             click.option("--create", is_flag=True, help="With --split: the id is new, and mine to choose."),
             click.option("--split-tag", default=None, help="A note on the split. By default the host name."),
+            request_option,
             click.option("--detach", is_flag=True, help="Return once the diamond has accepted the split."),
             result_format_option,
         ]
@@ -82,15 +85,14 @@ def add_split(
     repo: RepoName,
     diamond: DiamondId,
     path: str,
-    files: BinaryIO | None,
-    name_filter: str,
     split: SplitId | None,
     split_tag: str | None,
+    request: str | None,
     format: str,
     *,
     create: bool,
-    skip_on_error: bool,
     detach: bool,
+    **source: Any,
 ) -> None:
     """Upload a folder or file as a split, and print the split's id."""
     if create and split is None:
@@ -100,11 +102,12 @@ def add_split(
     async def run(datamon: Datamon) -> None:
         from datamon.starter.client import SplitOptions
 
-        chosen = split or new_id()
-        names = files.read() if files is not None else None
-        options = SplitOptions(chosen, create or split is None, split_tag, skip_on_error, names, name_filter)
+        chosen = split or (None if request else new_id())
+        is_new = create or split is None
+        options = SplitOptions(id=chosen, create=is_new, tag=split_tag, request=request, **selected(source))
         async with serving_source(datamon, path, detach=detach) as ours:
-            with on_interrupt(f"split {chosen} may have been accepted; `datamon diamond split list` shows it if so"):
+            may = f"split {chosen or ''} may have been accepted; `datamon diamond split list` shows it if so"
+            with on_interrupt(may.replace("  ", " ")):
                 added = await datamon.diamonds.get(repo, diamond).add(path, options)
             with interrupts() as pressed:
                 print_result(added.id, {"repo": repo, "diamond": diamond, "split": added.id}, format)
@@ -207,6 +210,27 @@ def list_files(repo: RepoName, diamond: DiamondId, split: SplitId | None, prefix
         format,
         ("SPLIT", "NAME", "SIZE", "HASH"),
         lambda file: (file["split"], file["name"], file["size"], file["hash"]),
+    )
+
+
+@list_group.command(name="skipped")
+@repo_option()
+@diamond_option()
+@split_option(about="Only this split. By default all that have recorded what they skipped.")
+@format_option
+def list_skipped(repo: RepoName, diamond: DiamondId, split: SplitId | None, format: str) -> None:
+    """List what splits that were added with --skip-on-error left out, and why.
+
+    Example: datamon diamond split list skipped --repo weather --diamond $diamond
+    """
+    context = Settings.load().context()
+    get_diamond(context, repo, diamond)
+    stored = [get_split(context, repo, diamond, split)] if split else list_splits(context, repo, diamond)
+    print_listing(
+        ({"split": s.id, **msgspec.to_builtins(one)} for s in stored if s.skipped for one in skipped_by(context, s)),
+        format,
+        ("SPLIT", "NAME", "REASON"),
+        lambda one: (one["split"], one["name"], one["reason"]),
     )
 
 

@@ -17,39 +17,55 @@ from datamon.diamonds.model import Diamond as StoredDiamond
 from datamon.diamonds.model import Split as StoredSplit
 from datamon.diamonds.model import SplitState
 from datamon.settings.settings import Settings
+from datamon.starter.advice import sentence
+from datamon.starter.progress import describe_retry
 
 if TYPE_CHECKING:
     from datamon.starter.client import Datamon
+    from datamon.starter.diamonds import Attempt
     from datamon.workflows.diamonds.messages import SplitStatus
 
 
 async def with_progress(datamon: Datamon | None, splits: Sequence[StoredSplit]) -> list[dict[str, Any]]:
     """Splits as they are stored, with how long they took; and those that run with how far they are, if one can tell."""
     running = [split for split in splits if split.state is SplitState.RUNNING and split.started is not None]
-    progress = await _progress(datamon, running) if running and datamon is not None else {}
-    return [_shown(split, progress.get(split.id)) for split in splits]
+    attempts = await _attempts(datamon, running) if running and datamon is not None else {}
+    return [_shown(split, attempts.get(split.id)) for split in splits]
 
 
-def _shown(split: StoredSplit, progress: dict[str, Any] | None) -> dict[str, Any]:
+def _shown(split: StoredSplit, attempt: Attempt | None) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(split)
     took = seconds_between(split.started, split.ended) if split.started and split.ended else None
     shown |= {"seconds": took, "rate": int(split.bytes / took) if took and split.state is SplitState.DONE else None}
+    progress = asdict(attempt.progress) if attempt is not None and attempt.progress is not None else None
     if progress is not None:
         shown |= {name: progress[name] for name in ("files", "bytes", "stored", "rate")}
-        shown["attempts"] = max(progress.pop("attempt"), split.attempts)
-    return shown | {"progress": progress}
+    if attempt is not None:
+        shown["attempts"] = max(attempt.number, split.attempts)
+    return shown | {"progress": progress, "retry": shown_retry(attempt)}
 
 
-async def _progress(datamon: Datamon, splits: Sequence[StoredSplit]) -> dict[str, dict[str, Any]]:
+def shown_retry(attempt: Attempt | None) -> dict[str, Any] | None:
+    """Why something is tried again, in fields; None, where its first attempt is under way."""
+    if attempt is None or attempt.failure is None:
+        return None
+    return {
+        "activity": attempt.activity,
+        "attempt": attempt.number,
+        "code": attempt.failure.code,
+        "reason": sentence(attempt.failure),
+        "next": attempt.next or None,
+        "note": describe_retry(attempt),
+    }
+
+
+async def _attempts(datamon: Datamon, splits: Sequence[StoredSplit]) -> dict[str, Attempt]:
+    """What splits have under way, where the server knows of something."""
     diamonds = datamon.diamonds
     attempts = await asyncio.gather(
         *(diamonds.get(split.repo, split.diamond).split(split.id).attempt() for split in splits)
     )
-    return {
-        split.id: asdict(one.progress) | {"attempt": one.number}
-        for split, one in zip(splits, attempts, strict=True)
-        if one is not None
-    }
+    return {split.id: one for split, one in zip(splits, attempts, strict=True) if one is not None}
 
 
 @asynccontextmanager
@@ -110,7 +126,9 @@ def _waiting(diamond: StoredDiamond, split: SplitStatus) -> StoredSplit:
 
 def progress_note(split: dict[str, Any]) -> str:
     """How far a running split is, in a few words."""
-    progress = split["progress"]
+    progress, retry = split["progress"], split["retry"]
+    if retry is not None:
+        return str(retry["note"])
     if progress is None:
         return "waiting for a place" if split["state"] == SplitState.RUNNING and split["started"] is None else ""
     if not progress["all_parts"]:

@@ -6,11 +6,14 @@ import time
 
 import click
 
+from datamon.bundles.catalog import list_bundles
 from datamon.bundles.repos import create_repo, list_repos
 from datamon.core.ids import RepoName
+from datamon.core.text import counted
+from datamon.diamonds.catalog import delete_repo
 from datamon.settings.settings import Settings
 from datamon.starter.commands.common.base import Group
-from datamon.starter.commands.common.options import repo_option
+from datamon.starter.commands.common.options import confirm, confirmation_option, repo_option
 from datamon.starter.output import format_option, print_listing, print_result, result_format_option, say, seconds
 
 
@@ -32,6 +35,25 @@ def create(repo: RepoName, description: str, format: str) -> None:
     made = create_repo(settings.context(), repo, description, settings.contributor, time.time_ns())
     print_result(repo, made, format)
     say(f"repo {repo} is in {settings.store}")
+
+
+@repo.command()
+@repo_option()
+@click.option("--reason", default="", help="Why, for those who look for it later.")
+@confirmation_option
+def delete(repo: RepoName, reason: str, *, yes: bool) -> None:
+    """Delete a repo with all its bundles. Its name is not given again, and who deleted it stays on record.
+
+    Content is not removed by this: other repos may hold the same.
+
+    Example: datamon repo delete --repo scratch --reason "it was a trial" --yes
+    """
+    settings = Settings.load()
+    context = settings.context()
+    bundles = counted(sum(1 for _ in list_bundles(context, repo)), "bundle")
+    confirm(f"Delete repo {repo} with {bundles}?", yes=yes)
+    delete_repo(context, repo, settings.contributor, reason, time.time_ns())
+    say(f"repo {repo} is deleted, with {bundles}")
 
 
 @repo.command(name="list")

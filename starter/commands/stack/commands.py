@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from datamon.core.errors import Failed, ServerUnreachable
+from datamon.core.errors import DatamonError, Failed, ServerUnreachable
 from datamon.settings import configuration
 from datamon.settings.settings import Settings
 from datamon.settings.stack import Stack, hold_stack, is_stack_alive, running_stack, stack_exists, stack_pid
+from datamon.starter.advice import sentence
 from datamon.starter.commands.common.base import Command
 from datamon.starter.output import one_format_option, print_one, say
 
@@ -42,6 +44,7 @@ def up(port: int | None, ui_port: int | None, *, detach: bool) -> None:
         converter(settings.encryption_key, for_worker=True)  # before anything is started
     if detach:
         _announce(_detached(settings, port, ui_port))
+        asyncio.run(_warn_of_store(settings))
     else:
         _listen_to_signals_early()
         asyncio.run(_up(settings, port, ui_port))
@@ -78,6 +81,7 @@ async def _serve_until(
     from datamon.workflows.common.names import queues_of
 
     client = await connect(settings, for_worker=True, address=stack.address)
+    await asyncio.to_thread(_make_own_store, settings)
     async with serving(client, settings):
         await require_worker(client, *queues_of(settings.host), patience=START_SECONDS)
         if stop.is_set():
@@ -86,6 +90,7 @@ async def _serve_until(
         fresh.write_bytes(msgspec.json.encode(stack))
         fresh.replace(announcement)
         _announce(stack)
+        await _warn_of_store(settings)
         _announce_metrics(settings)
         say("Ctrl-C stops it")
         gone = asyncio.ensure_future(server.wait())
@@ -96,6 +101,25 @@ async def _serve_until(
         if gone.done():
             raise Failed(f"the Temporal server ended; {settings.home / 'temporal.log'} may say why")
         gone.cancel()
+
+
+def _make_own_store(settings: Settings) -> None:
+    """A store inside of the home is the stack's own, so it is made with it. Others may only have to be mounted."""
+    from datamon.stores.identity import ensure_store
+
+    if Path(settings.store).is_relative_to(settings.home):
+        with suppress(DatamonError):  # what is wrong with it is said once the stack is up
+            ensure_store(settings.context(), time.time_ns())
+
+
+async def _warn_of_store(settings: Settings) -> None:
+    """What serves uploads goes on where the store cannot be used: it may only have to be mended. But it says so."""
+    from datamon.stores.health import check_store
+
+    checks = await asyncio.to_thread(lambda: list(check_store(settings.context(), time.time(), write=True)))
+    for check in checks:
+        if check.problem is not None:
+            say(f"warning: {sentence(check.problem)}")
 
 
 def _stop_event() -> asyncio.Event:
@@ -207,6 +231,7 @@ async def _worker(settings: Settings, queues: list[str]) -> None:
     queues = queues or queues_of(settings.host)
     async with serving(client, settings, queues):
         say(f"serving {' and '.join(queues)} at {client.service_client.config.target_host}")
+        await _warn_of_store(settings)
         _announce_metrics(settings)
         await stop.wait()
 
@@ -214,17 +239,24 @@ async def _worker(settings: Settings, queues: list[str]) -> None:
 @click.command(cls=Command)
 @one_format_option
 def status(format: str) -> None:
-    """Show what this command would talk to, and whether it answers. Exits with 6 if no server does.
+    """Show what this command would talk to, and whether it answers. Exits with 6 if the server or the store does not.
 
     Example: datamon status --format json
     """
-    shown, unreachable = asyncio.run(_status(Settings.load()))
+    shown, problem = asyncio.run(_status(Settings.load()))
     print_one(shown, format)
-    if unreachable is not None:
-        raise unreachable
+    if problem is not None:
+        raise problem
 
 
-async def _status(settings: Settings) -> tuple[dict[str, object], ServerUnreachable | None]:
+def _store_problem(settings: Settings) -> DatamonError | None:
+    from datamon.stores.health import check_store
+
+    checks = check_store(settings.context(), time.time(), write=False)
+    return next((check.problem for check in checks if check.problem is not None), None)
+
+
+async def _status(settings: Settings) -> tuple[dict[str, object], DatamonError | None]:
     from datamon.worker.connection.address import connect_options
     from datamon.worker.connection.client import connect
     from datamon.worker.connection.queues import has_worker
@@ -232,11 +264,13 @@ async def _status(settings: Settings) -> tuple[dict[str, object], ServerUnreacha
 
     stack = running_stack(settings.home)
     address = connect_options(settings)["target_host"]
+    store_problem = await asyncio.to_thread(_store_problem, settings)
     shown: dict[str, object] = {
         "address": address,
         "answers": True,
         "ui": stack.ui if stack and stack.address == address else None,
         "store": settings.store,
+        "store_problem": str(store_problem) if store_problem is not None else None,
         "home": str(settings.home),
         "workers": {},
     }
@@ -245,4 +279,4 @@ async def _status(settings: Settings) -> tuple[dict[str, object], ServerUnreacha
         shown["workers"] = {queue: await has_worker(client, queue) for queue in queues_of(settings.host)}
     except ServerUnreachable as error:
         return shown | {"answers": False}, error
-    return shown, None
+    return shown, store_problem

@@ -12,7 +12,7 @@ from datamon.core.errors import AlreadyExists, DatamonError, ErrorCode, Failed, 
 from datamon.starter.advice import sentence
 
 FAMILY = DatamonError.__subclasses__()
-VALUES = {"str": "x", "int": 2, "list[str]": ["'a' (splits s, t)"], "list[Any]": ["'a' (splits s, t)"]}
+VALUES = {"str": "x", "int": 2, "float": 2.0, "list[str]": ["'a' (splits s, t)"], "list[Any]": ["'a' (splits s, t)"]}
 REMEDIES = [remedy for remedy in Remedy if remedy is not Remedy.NONE]
 FLAG_OR_COMMAND = re.compile(r"(?<![\w-])--[a-z]|`datamon\b|\bdatamon [a-z]+ --")
 KNOW_NO_COMMAND = ("core", "stores", "content", "lists", "merge", "bundles", "sources", "diamonds", "activities")

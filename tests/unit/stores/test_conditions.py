@@ -14,7 +14,7 @@ from datamon.core.errors import AlreadyExists, ObjectChanged, StoreRefused
 from datamon.core.ids import RepoName
 from datamon.stores import s3 as s3_stores
 from datamon.stores.context import open_context, open_store
-from datamon.stores.s3 import PROBE
+from datamon.stores.keys import PROBE
 from tests.conftest import Command
 from tests.servers import BUCKET
 from tests.unit.stores.forgetful import forgetful

@@ -18,6 +18,7 @@ contributor:
   name: Ada
   email: ada@example.org
 created: '2025-11-15T23:40:00.123456789Z'
+deleted: null
 version: 1
 """
 REPO = Repo(

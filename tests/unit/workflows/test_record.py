@@ -12,6 +12,7 @@ from datamon.core.errors import BadUsage, NotFound, NothingToCommit, WrongState
 from datamon.core.ids import DiamondId, RepoName, SplitId
 from datamon.diamonds.model import DiamondState, SplitState
 from datamon.sources.source import Source
+from datamon.workflows.common.message_checks import checked_message
 from datamon.workflows.common.refusals import REMEMBERED
 from datamon.workflows.diamonds.details import describe
 from datamon.workflows.diamonds.messages import AddSplit, CancelRequest, CommitAnswer, CommitRequest, SplitReport
@@ -128,7 +129,7 @@ def test_a_commit_needs_done_splits(record):
     record.check_commit(CommitRequest("1", "m", splits=2, wait=True))
 
 
-def test_a_waiting_commit_starts_when_enough_have_come_and_all_have_ended(record):
+def test_a_waiting_commit_starts_when_enough_are_done_and_none_runs(record):
     record.commit = CommitRequest("1", "m", wait=True, splits=2)
     assert not record.may_commit()
     done(record, "a")
@@ -137,7 +138,37 @@ def test_a_waiting_commit_starts_when_enough_have_come_and_all_have_ended(record
     assert not record.may_commit()
     start(record, "b")
     end(record, "b", SplitState.FAILED)
+    assert not record.may_commit(), "its node may be restarted, and add it again"
+    record.add(split("b", "again"), "now")
+    start(record, "b")
+    assert not record.may_commit()
+    end(record, "b")
     assert record.may_commit()
+
+
+def test_a_commit_that_waits_for_no_number_of_splits_starts_when_none_runs(record):
+    record.accept_commit(CommitRequest("1", "m", wait=True))
+    assert not record.may_commit()
+    done(record, "a")
+    assert record.may_commit()
+
+
+def test_a_commit_that_has_waited_too_long_fails_and_says_what_failed(record):
+    done(record, "a")
+    record.add(split("b"), "now")
+    start(record, "b")
+    end(record, "b", SplitState.FAILED, reason="disk full")
+    request = CommitRequest("1", "m", wait=True, splits=2, timeout_seconds=60)
+    record.accept_commit(request, 1000)
+    assert record.deadline == 1060
+    record.give_up_waiting()
+    assert (record.commit, record.deadline) == (None, 0)
+    error = record.failed_commits["1"].error()
+    assert str(error) == (
+        "after 60 s diamond d has 1 done split, fewer than the 2 asked for (0 running, 1 failed: b: disk full)"
+    )
+    record.accept_commit(request, 2000)
+    assert record.failed_commits == {}, "the same request may be tried again once it has failed"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +198,7 @@ def test_the_second_commit_is_refused_and_the_first_known_again(record):
     record.commit = first
     with pytest.raises(WrongState, match="another commit was first"):
         record.check_commit(CommitRequest("2", "m"))
-    assert record.knows_commit(first)
+    assert record.is_under_way(first)
     assert not record.has_answer(first)
     record.fail_commit(first, NothingToCommit("d", 0, 0, 0))
     assert record.failed_commits["1"].error().done == 0
@@ -175,7 +206,7 @@ def test_the_second_commit_is_refused_and_the_first_known_again(record):
     assert record.commit is None
     record.check_commit(CommitRequest("2", "m"))
     record.answer = CommitAnswer("2", "b", 1, 1, 0, [])
-    assert record.knows_commit(CommitRequest("2", "m"))
+    assert record.is_under_way(CommitRequest("2", "m"))
 
 
 def test_what_a_commit_takes_and_leaves(record):
@@ -311,3 +342,9 @@ def test_nothing_is_accepted_while_it_is_taken_up_again(record):
     assert "being recovered" in str(record.add(split("s"), "now"))
     with pytest.raises(WrongState, match="try again in a moment"):
         record.check_commit(CommitRequest("1", "m"))
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300], ids=str)
+def test_a_timeout_that_no_timer_takes_is_refused(seconds):
+    with pytest.raises(BadUsage, match="out of bounds"):
+        checked_message(CommitRequest, {"message": "m", "wait": True, "timeout_seconds": seconds})
