@@ -1,4 +1,8 @@
-"""Writes docs/reference/reference.md from the code: every command, every setting, every descriptor. `make docs` runs it."""
+"""Writes docs/reference/ from the code. `make docs` runs it.
+
+reference.md   every command, every setting, every descriptor
+api.md         every public class and method, from its docstring
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,40 @@ from pathlib import Path
 import click
 import msgspec
 
-from datamon.bundles.model import Bundle, DiamondOrigin, Jump, Label, LeftOut, Repo, TakenSplit
+from datamon.bundles.model import Bundle, Deleted, DiamondOrigin, Jump, Label, LeftOut, Repo, TakenSplit
 from datamon.core import errors
 from datamon.diamonds.model import Diamond, IdReservation, Split
 from datamon.lists.reference import ListRef
 from datamon.settings import configuration
+from datamon.sources.skipped import Skipped
 from datamon.starter.cli import datamon
+from datamon.starter.client import (
+    Bundles,
+    Datamon,
+    Diamonds,
+    Housekeeping,
+    Labels,
+    Repos,
+    SplitOptions,
+)
+from datamon.starter.client import Diamond as ClientDiamond
+from datamon.starter.client import Split as ClientSplit
+from datamon.starter.diamonds import Attempt
+from datamon.stores.identity import StoreIdentity
+from datamon.workflows.diamonds.messages import (
+    CommitAnswer,
+    DiamondStatus,
+    FailedSplit,
+    SplitReport,
+    SplitStatus,
+)
 
-OUTPUT = Path(__file__).parent / "reference" / "reference.md"
-DESCRIPTORS = (Repo, Bundle, Label, Diamond, Split, IdReservation)
-PARTS = (DiamondOrigin, TakenSplit, LeftOut, Jump, ListRef)
+FOLDER = Path(__file__).parent / "reference"
+INTERNAL = ("explained", "require_same_store", "split_status")
+CLASSES = (Datamon, Repos, Diamonds, ClientDiamond, ClientSplit, Bundles, Labels, Housekeeping)
+VALUES = (SplitOptions, CommitAnswer, SplitReport, Attempt, DiamondStatus, FailedSplit, SplitStatus)
+DESCRIPTORS = (StoreIdentity, Repo, Bundle, Label, Diamond, Split, IdReservation)
+PARTS = (DiamondOrigin, TakenSplit, LeftOut, Jump, Deleted, Skipped, ListRef)
 EVERYWHERE = ("--quiet", "--debug", "--help")
 
 
@@ -161,6 +189,46 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def api() -> str:
+    """The whole page about the client."""
+    return "\n".join(_api()) + "\n"
+
+
+def _api() -> Iterator[str]:
+    yield "# API"
+    yield ""
+    yield "`make docs` writes this page from the docstrings. `datamon.Datamon.connect()` gives a `Datamon` for asyncio;"
+    yield "`with datamon.connect() as dm` gives one with the same parts and methods for programs without an event loop, which"
+    yield "wait for their answers instead of being awaited. [Use datamon from a program](../how-to/programs.md) has examples."
+    for kind in CLASSES:
+        yield ""
+        yield f"## {kind.__name__}"
+        yield ""
+        yield str(inspect.getdoc(kind))
+        for name, member in vars(kind).items():
+            method = member.__func__ if isinstance(member, classmethod) else member
+            if name.startswith("_") or not inspect.isfunction(method) or name in INTERNAL:
+                continue
+            parameters = [
+                one for one in inspect.signature(method).parameters.values() if one.name not in ("self", "cls")
+            ]
+            signature = inspect.Signature(parameters, return_annotation=inspect.signature(method).return_annotation)
+            yield ""
+            shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature))
+            yield f"**`{name}{shown}`**  "
+            yield str(inspect.getdoc(method))
+    yield ""
+    yield "# Values"
+    yield ""
+    yield "What is given to these methods, and what they give."
+    for kind in VALUES:
+        yield from _fields(kind)
+
+
+PAGES = {FOLDER / "reference.md": reference, FOLDER / "api.md": api}
+
+
 if __name__ == "__main__":
-    OUTPUT.write_text(reference())
-    sys.stdout.write(f"wrote {OUTPUT}\n")
+    for path, page in PAGES.items():
+        path.write_text(page())
+        sys.stdout.write(f"wrote {path}\n")
