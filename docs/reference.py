@@ -22,6 +22,7 @@ from datamon.diamonds.model import Diamond, IdReservation, Split
 from datamon.lists.reference import ListRef
 from datamon.settings import configuration
 from datamon.sources.skipped import Skipped
+from datamon.starter.attempts import Attempt
 from datamon.starter.cli import datamon
 from datamon.starter.client import (
     Bundles,
@@ -34,7 +35,6 @@ from datamon.starter.client import (
 )
 from datamon.starter.client import Diamond as ClientDiamond
 from datamon.starter.client import Split as ClientSplit
-from datamon.starter.diamonds import Attempt
 from datamon.stores.identity import StoreIdentity
 from datamon.workflows.diamonds.messages import (
     CommitAnswer,

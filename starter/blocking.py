@@ -28,6 +28,7 @@ from datamon.diamonds.dry_run import Preview
 from datamon.diamonds.model import Diamond as StoredDiamond
 from datamon.merge.modes import ConflictMode, Order
 from datamon.settings.settings import Settings
+from datamon.starter.attempts import Attempt
 from datamon.starter.client import Bundles as AsyncBundles
 from datamon.starter.client import Datamon as AsyncDatamon
 from datamon.starter.client import Diamond as AsyncDiamond
@@ -37,7 +38,6 @@ from datamon.starter.client import Labels as AsyncLabels
 from datamon.starter.client import Repos as AsyncRepos
 from datamon.starter.client import Split as AsyncSplit
 from datamon.starter.client import SplitOptions
-from datamon.starter.diamonds import Attempt
 from datamon.starter.housekeeping import WEEKLY, Scheduled
 from datamon.workflows.common.options import Options
 from datamon.workflows.diamonds.messages import CommitAnswer, DiamondStatus, SplitReport, SplitStatus
@@ -177,6 +177,10 @@ class Housekeeping:
     ) -> HousekeepingReport:
         """One round, now. A dry run only tells what it would do."""
         return self._loop.wait(self._housekeeping.run(older_than, abandoned_after, dry_run=dry_run))
+
+    def attempts(self) -> list[Attempt]:
+        """What the round that is under way is doing now."""
+        return self._loop.wait(self._housekeeping.attempts())
 
     def schedule(
         self,

@@ -32,8 +32,9 @@ from datamon.content.entry import Entry
 from datamon.core.ids import bundle_id, label_name, repo_name
 from datamon.diamonds.catalog import delete_repo
 from datamon.settings.settings import Settings
-from datamon.starter.diamonds import Diamond, Diamonds, Split, SplitOptions
+from datamon.starter.diamonds import Diamond, Diamonds, SplitOptions
 from datamon.starter.housekeeping import Housekeeping
+from datamon.starter.splits import Split
 from datamon.stores.context import Context
 from datamon.worker.connection.client import connect
 from datamon.worker.connection.queues import has_live_worker

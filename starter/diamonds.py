@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
-from temporalio.api.enums.v1 import PendingActivityState
-from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import (
     WithStartWorkflowOperation,
-    WorkflowFailureError,
     WorkflowHandle,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
@@ -24,7 +21,6 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from datamon.activities.failures import from_failure
-from datamon.activities.spark import Progress
 from datamon.bundles.catalog import get_bundle
 from datamon.bundles.metadata import check_metadata
 from datamon.bundles.repos import get_repo
@@ -52,18 +48,19 @@ from datamon.core.ids import (
     repo_name,
     split_id,
 )
-from datamon.core.instants import instant
 from datamon.diamonds.catalog import diamond_exists, get_diamond, get_split
 from datamon.diamonds.model import Diamond as StoredDiamond
 from datamon.diamonds.model import DiamondState, SplitState, ended
 from datamon.diamonds.selection import check_enough, left_out_splits, taken_splits
 from datamon.merge.modes import ConflictMode, Order
 from datamon.sources.source import Source, is_s3_url, name_pattern, sorted_names
+from datamon.starter.attempts import Attempt, pending_attempts
 from datamon.starter.split_queries import SplitQueries
+from datamon.starter.splits import Split
 from datamon.stores import keys
 from datamon.stores.protocol import create_same, s3_location
 from datamon.worker.connection.client import server_id
-from datamon.worker.connection.failures import retry_while_busy, unreachable
+from datamon.worker.connection.failures import is_gone, retry_while_busy, unreachable
 from datamon.worker.connection.queues import require_worker
 from datamon.workflows.common.long_lived import ASK_AGAIN
 from datamon.workflows.common.message_checks import MAX_ID, MAX_SECONDS, summary_text
@@ -71,11 +68,9 @@ from datamon.workflows.common.names import (
     TASK_QUEUE,
     attributes,
     diamond_workflow,
-    split_workflow,
     upload_queue,
 )
 from datamon.workflows.common.options import Options
-from datamon.workflows.common.retries import activity_words
 from datamon.workflows.diamonds.diamond import PAGE, DiamondWorkflow
 from datamon.workflows.diamonds.messages import (
     AddSplit,
@@ -83,11 +78,9 @@ from datamon.workflows.diamonds.messages import (
     CommitAnswer,
     CommitRequest,
     DiamondStatus,
-    SplitReport,
     SplitStatus,
 )
 from datamon.workflows.diamonds.record import ADDED_AGAIN, DiamondRecord
-from datamon.workflows.diamonds.split import SplitWorkflow
 
 if TYPE_CHECKING:
     from datamon.diamonds.dry_run import Preview
@@ -218,20 +211,6 @@ class SplitOptions:
     request: str | None = None
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """Something that a workflow has under way: which attempt it is, counting from 1, and how far.
-
-    `failure` is why the attempt before it failed, `next` when this one begins if it has not yet.
-    """
-
-    activity: str
-    number: int
-    progress: Progress | None = None
-    failure: DatamonError | None = None
-    next: str = ""
-
-
 class Diamond:
     """A diamond, as a client sees it."""
 
@@ -292,7 +271,7 @@ class Diamond:
                 await self.handle.signal(DiamondWorkflow.add, batch)
             return [split for batch in batches for split in await self._accepted(batch)]
         except RPCError as error:
-            added = await self._added_before(adds[0]) if options.request and _is_gone(error) else None
+            added = await self._added_before(adds[0]) if options.request and is_gone(error) else None
             if added is not None:
                 return [added]
             raise await self.explained(error, "no split can be added any more") from error
@@ -410,7 +389,7 @@ class Diamond:
 
     async def attempts(self) -> list[Attempt]:
         """What the diamond itself has under way: the merge of a commit, writing its descriptor or a label."""
-        return await _attempts(self._datamon, self.handle)
+        return await pending_attempts(self._datamon.client, self.handle)
 
     async def preview(
         self, mode: ConflictMode = ConflictMode.KEEP, order: Order = Order.UPLOADED, splits: int | None = None
@@ -458,7 +437,7 @@ class Diamond:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     raise asyncio.CancelledError from None
             except RPCError as error:
-                stored = await self.described() if _is_gone(error) else None
+                stored = await self.described() if is_gone(error) else None
                 if stored is not None and _is_what_came_of(request, stored):
                     return await self._answer_of(stored)
                 raise await self.explained(error, refused) from error
@@ -499,11 +478,6 @@ def _is_what_came_of(request: CommitRequest | CancelRequest, diamond: StoredDiam
     return (diamond.state, diamond.request) == (state, request.request)
 
 
-def _is_gone(error: RPCError) -> bool:
-    """Whether there is no workflow that could do what was asked."""
-    return error.status is RPCStatusCode.NOT_FOUND
-
-
 def checked_request(request: str | None) -> str:
     """A request that a client names, so that it counts once however often it is sent; none is empty."""
     if request is None:
@@ -518,125 +492,3 @@ def _location(path: str | Path) -> str:
         s3_location(str(path))
         return checked_text("path", str(path))
     return checked_text("path", str(Path(path).absolute()))
-
-
-async def _attempts(datamon: Datamon, handle: WorkflowHandle[Any, Any]) -> list[Attempt]:
-    """The activities that a workflow has under way, as the server knows them. None, where it does not answer."""
-    try:
-        description = await handle.describe()
-    except RPCError:
-        return []
-    return [await _attempt(datamon, pending) for pending in description.raw_description.pending_activities]
-
-
-async def _attempt(datamon: Datamon, pending: PendingActivityInfo) -> Attempt:
-    converter = datamon.client.data_converter
-    details = await converter.decode(list(pending.heartbeat_details.payloads))
-    has_failed = pending.HasField("last_failure")
-    waits = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED and has_failed
-    return Attempt(
-        activity_words(pending.activity_type.name),
-        pending.attempt,
-        Progress.read(details[0]) if details and isinstance(details[0], dict) else None,
-        from_failure(await converter.decode_failure(pending.last_failure)) if has_failed else None,
-        instant(pending.scheduled_time.ToNanoseconds()) if waits else "",
-    )
-
-
-class Split:
-    """A split, as a client sees it."""
-
-    def __init__(self, datamon: Datamon, diamond: Diamond, split: SplitId, request: str | None = None) -> None:
-        self._datamon, self._diamond, self.id, self._request = datamon, diamond, split, request
-
-    @property
-    def handle(self) -> WorkflowHandle[SplitWorkflow, SplitReport]:
-        """The workflow of the newest generation."""
-        workflow_id = split_workflow(self._diamond.repo, self._diamond.id, self.id)
-        return self._datamon.client.get_workflow_handle_for(SplitWorkflow.run, workflow_id)
-
-    async def result(self) -> SplitReport:
-        """Wait for the end. SplitFailed where it failed."""
-        try:
-            await self._until_started()
-        except WrongState:  # its diamond has ended, and Temporal has forgotten it
-            stored = await self._stored_result()
-            if stored is None:
-                raise
-            return stored
-        try:
-            return await self.handle.result()
-        except RPCError as error:
-            stored = await self._stored_result() if _is_gone(error) else None
-            if stored is None:
-                raise await self._diamond.explained(error) from error
-            return stored
-        except WorkflowFailureError as error:
-            known = await self._status()
-            cause = from_failure(error)
-            raise SplitFailed(self.id, known.reason or str(cause), cause.code, list(cause.args)) from error
-
-    async def _stored_result(self) -> SplitReport | None:
-        """How the split ended, as the store tells; None if it did not."""
-        context, diamond = self._datamon.context, self._diamond
-        try:
-            split = await asyncio.to_thread(get_split, context, diamond.repo, diamond.id, self.id)
-        except NotFound:
-            return None
-        if split.state is SplitState.FAILED:
-            raise SplitFailed(self.id, split.reason)
-        return (
-            SplitReport(
-                split.id,
-                split.generation,
-                split.state,
-                split.files,
-                split.bytes,
-                split.stored,
-                split.skipped,
-                skipped_sample=split.skipped_sample,
-            )
-            if split.state is SplitState.DONE
-            else None
-        )
-
-    async def progress(self) -> Progress | None:
-        """How far the upload is, from its last heartbeat; None before the first one and after the end."""
-        attempt = await self.attempt()
-        return attempt.progress if attempt is not None else None
-
-    async def attempt(self) -> Attempt | None:
-        """What is under way: uploading, or writing the split's descriptor. None before that and after the end."""
-        return next(iter(await _attempts(self._datamon, self.handle)), None)
-
-    async def stop(self, reason: str = "stopped by its user") -> bool:
-        """Ask it to stop: it ends as failed, and can run again under its id. Whether there is a run to be asked."""
-        if not (await self._status()).started:  # what still runs under its id may be the generation before
-            return False
-        try:
-            await self.handle.signal(SplitWorkflow.stop, checked_text("reason", reason))
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise unreachable(self._datamon.client, error) from error
-        return True
-
-    async def _until_started(self) -> None:
-        """A diamond starts a limited number of splits at once; the others have no workflow yet."""
-        while True:
-            status = await self._status()
-            if not status.known:
-                raise NotFound("split", self.id)
-            if self._request is not None and status.request not in ("", self._request):
-                raise SplitFailed(self.id, ADDED_AGAIN)
-            if status.started:
-                return
-            if status.state is SplitState.FAILED:
-                raise SplitFailed(self.id, status.reason)
-            await asyncio.sleep(self._diamond.split_queries.pause)
-
-    async def _status(self) -> SplitStatus:
-        try:
-            return await self._diamond.split_status(self.id)
-        except RPCError as error:
-            raise await self._diamond.explained(error) from error

@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from datamon.activities.failures import from_failure
 from datamon.core.errors import BadUsage, NotFound, Remedy, WrongState
+from datamon.starter.attempts import Attempt, pending_attempts
 from datamon.worker.connection.failures import unreachable
 from datamon.worker.connection.queues import require_worker
 from datamon.workflows.common.names import HOUSEKEEPING, TASK_QUEUE
@@ -78,6 +79,11 @@ class Housekeeping:
             raise from_failure(error) from error
         except RPCError as error:
             raise unreachable(client, error) from error
+
+    async def attempts(self) -> list[Attempt]:
+        """What the round that is under way is doing now."""
+        client = self._datamon.client
+        return await pending_attempts(client, client.get_workflow_handle(HOUSEKEEPING))
 
     async def schedule(
         self,

@@ -14,7 +14,7 @@ from datamon.starter.output import amount, say, uses_colours, verbosity
 
 if TYPE_CHECKING:
     from datamon.activities.spark import Progress
-    from datamon.starter.diamonds import Attempt
+    from datamon.starter.attempts import Attempt
 
 LINE_SECONDS = 10.0  # between two lines in a log
 

@@ -72,7 +72,7 @@ async def _started(
     except BaseException:
         await _stop(process)
         raise
-    if _is_free(port) and _is_free(ui_port):
+    if is_free(port) and is_free(ui_port):
         raise Failed(f"the Temporal server ended at once; {log_path} says why")
     return None
 
@@ -97,10 +97,10 @@ def server_command(home: Path, port: int, ui_port: int) -> list[str]:
 def _port(flag: str, asked: int | None, usual: int) -> int:
     """The port asked for, or else the usual one, or else a free one."""
     if asked is not None:
-        if not _is_free(asked):
+        if not is_free(asked):
             raise WrongState("port", str(asked), "taken", f"choose another {flag}, or leave it out")
         return asked
-    if _is_free(usual):
+    if is_free(usual):
         return usual
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
@@ -108,7 +108,8 @@ def _port(flag: str, asked: int | None, usual: int) -> int:
         return free
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens at a port of this machine."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that only lingers is free
         try:

@@ -317,3 +317,29 @@ def test_a_store_that_is_no_store(tmp_path):
     command = Command(tmp_path, {"DATAMON_STORE": str(tmp_path / "file")})
     for what in (("create", "--repo", "r"), ("list",)):
         assert "cannot use the store" in command.refused("repo", *what, exit_code=6)
+
+
+def test_a_value_that_is_missing_before_another_option_is_noticed(stack, where, source):
+    """The usual cause is a variable that is empty."""
+    said = stack.refused("diamond", "add", "--repo", where[1], "--diamond", "--path", source, exit_code=2)
+    assert said.startswith("datamon: --diamond has no value before --path; if it comes from a variable, that is empty")
+    said = stack.refused("diamond", "commit", *where, "--message", "--wait", exit_code=2)
+    assert "--message has no value before --wait" in said
+
+
+def test_words_and_globs_that_are_not_quoted_are_recognized(stack, where, source):
+    said = stack.refused("diamond", "commit", *where, "--message", "March", "and", "April", exit_code=2)
+    assert "Got unexpected extra arguments (and April); a value with spaces or globs must stand in quotes" in said
+
+
+def test_a_label_that_is_given_for_a_bundle_is_recognized(stack, repo, source):
+    stack("bundle", "upload", "--repo", repo, "--path", source, "--message", "m", "--label", "latest")
+    said = stack.refused("bundle", "get", "--repo", repo, "--bundle", "latest", exit_code=3)
+    assert said == "datamon: there is no bundle 'latest'; there is a label of that name: say --label latest"
+
+
+def test_a_source_that_is_not_there_is_shown_as_it_was_looked_for(stack, where, tmp_path):
+    done = stack.run("diamond", "add", *where, "--path", "nosuch", exit_code=3, cwd=tmp_path)
+    assert done.stderr == f"datamon: the source '{tmp_path}/nosuch' does not exist\n"
+    said = stack.refused("diamond", "add", *where, "--path", "s3:/bucket/part1", exit_code=2)
+    assert said == "datamon: 's3:/bucket/part1' is not an S3 location; write it as s3://bucket/prefix"

@@ -74,17 +74,20 @@ def plain(text):
     return {" ".join(line.split()) for line in text.splitlines()}
 
 
-def test_the_quick_start_prints_what_the_readme_shows(tmp_path):
+@pytest.mark.timeout(300)  # two stacks, and forty commands
+def test_the_readme_prints_what_it_shows_and_then_the_tutorial_works_too(tmp_path):
+    """One after the other, as a newcomer does it: with the same home, and in a checkout that stays as it was."""
+    (checkout := tmp_path / "checkout").mkdir()
+    more = {"DATAMON_HOST": "laptop", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    command = Command(tmp_path / "home", more)
     page = TOP / "README.md"
     shown = plain("".join(text for language, text in blocks(page) if language == "text"))
     assert len(shown) > 15
-    printed = plain(run(page, Command(tmp_path / "home", {"DATAMON_HOST": "laptop"}), tmp_path))
+    printed = plain(run(page, command, checkout))
     assert shown <= printed, f"only in README.md: {shown - printed}\nprinted: {printed}"
-
-
-def test_the_tutorial_from_nothing_to_the_end(tmp_path):
-    out = run(TUTORIAL, Command(tmp_path / "home"), tmp_path)
-    assert all(text in out for text in ("A,Zurich", ".conflicts/")), out
+    out = run(TUTORIAL, command, checkout)
+    assert all(text in out for text in ("A,Zurich", ".conflicts/", "exit code 1")), out
+    assert list(checkout.iterdir()) == []
 
 
 def test_a_store_in_s3_from_nothing(s3, tmp_path):

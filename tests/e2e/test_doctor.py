@@ -7,7 +7,7 @@ from tests.servers import free_ports
 def test_a_doctor_who_finds_nothing(stack, repo):
     found = {one["what"]: one for one in stack.json("doctor")}
     assert all(one["ok"] for one in found.values()), found
-    assert {"datamon", "java", "disk", "store", "writes", "server", "namespace", "worker"} <= set(found)
+    assert {"datamon", "java", "disk", "ports", "store", "writes", "server", "namespace", "worker"} <= set(found)
     assert " is store " in found["store"]["finding"]
     table = stack("doctor").splitlines()
     assert all(line.startswith("✓  ") for line in table[1:])

@@ -42,6 +42,11 @@ async def retry_while_busy(ask: Callable[[], Awaitable[Answer]]) -> Answer:
         pause = min(2 * pause, 2)
 
 
+def is_gone(error: RPCError) -> bool:
+    """Whether there is no workflow that could do what was asked."""
+    return error.status is RPCStatusCode.NOT_FOUND
+
+
 def unreachable(client: Client, error: RPCError) -> DatamonError:
     """What to say of a call that did not get through."""
     if "workflow task in failed state" in str(error).lower():

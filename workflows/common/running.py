@@ -84,10 +84,18 @@ async def run_long_activity(
 
 @contextmanager
 def _forgetting_failed_attempts(activity: Callable[..., Any]) -> Iterator[None]:
-    """In the end, however that is, nothing is left to be tried again."""
-    try:
-        yield
-    finally:
-        owner = workflow.instance()
+    """Once an activity has come to its end, however that is, nothing of it is left to be tried again."""
+    owner = workflow.instance()
+
+    def forget() -> None:
         if isinstance(owner, ShowsRetries):
             owner.forget_failed_attempts(activity_words(activity.__name__))
+
+    try:
+        yield
+    except GeneratorExit:  # the workflow leaves the worker's memory; the activity goes on
+        raise
+    except BaseException:
+        forget()
+        raise
+    forget()

@@ -21,8 +21,8 @@ from datamon.starter.advice import sentence
 from datamon.starter.progress import describe_retry
 
 if TYPE_CHECKING:
+    from datamon.starter.attempts import Attempt
     from datamon.starter.client import Datamon
-    from datamon.starter.diamonds import Attempt
     from datamon.workflows.diamonds.messages import SplitStatus
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from datamon.starter.commands.common.connected import run_connected
 from datamon.starter.commands.common.interrupts import on_interrupt
 from datamon.starter.commands.common.options import age_option
 from datamon.starter.output import Command, format_option, one_format_option, print_listing, print_one, say, seconds
+from datamon.starter.progress import AttemptMeter, meter
 
 if TYPE_CHECKING:
     from datamon.starter.client import Datamon
@@ -45,7 +48,9 @@ def run(older_than: timedelta, abandoned_after: timedelta, format: str, *, dry_r
 
     async def work(datamon: Datamon) -> HousekeepingReport:
         with on_interrupt("the round goes on; the Web UI shows it as the workflow `housekeeping`"):
-            return await datamon.housekeeping.run(older_than, abandoned_after, dry_run=dry_run)
+            return await _showing_retries(
+                datamon, datamon.housekeeping.run(older_than, abandoned_after, dry_run=dry_run)
+            )
 
     report = run_connected(work)
     if format == "table":
@@ -54,6 +59,23 @@ def run(older_than: timedelta, abandoned_after: timedelta, format: str, *, dry_r
     else:
         print_one(report, format)
     _summarize(report)
+
+
+async def _showing_retries(
+    datamon: Datamon, round_of_it: Coroutine[None, None, HousekeepingReport]
+) -> HousekeepingReport:
+    """What a round comes to; and until it has, what of it has to be tried again."""
+    report = asyncio.ensure_future(round_of_it)
+    try:
+        with meter("housekeeping") as seen:
+            shown = AttemptMeter(seen)
+            while not (await asyncio.wait([report], timeout=seen.pace))[0]:
+                for attempt in await datamon.housekeeping.attempts():
+                    if attempt.failure is not None:
+                        shown.show(attempt)
+        return await report
+    finally:
+        report.cancel()
 
 
 def _row(finding: Finding, *, dry_run: bool) -> tuple[object, ...]:

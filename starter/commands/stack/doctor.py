@@ -15,7 +15,7 @@ import click
 
 from datamon.core.errors import DatamonError, Failed, StoreRefused
 from datamon.settings.settings import Settings
-from datamon.settings.stack import is_stack_alive
+from datamon.settings.stack import is_stack_alive, running_stack
 from datamon.starter.advice import sentence
 from datamon.starter.commands.common.base import Command
 from datamon.starter.output import amount, format_option, print_listing, uses_colours
@@ -55,7 +55,7 @@ def _mark(*, ok: bool) -> str:
 
 
 async def _collect(settings: Settings) -> list[Diagnosis]:
-    local = [*_versions(), _java(settings), *_disks(settings)]
+    local = [*_versions(), _java(settings), *_disks(settings), _ports(settings)]
     store = await asyncio.to_thread(lambda: list(_store(settings)))
     return [*local, *store, *[one async for one in _server(settings)]]
 
@@ -84,6 +84,20 @@ def _disks(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis("disk", ok=free >= LITTLE_SPACE, finding=room if free >= LITTLE_SPACE else f"only {room}")
 
 
+def _ports(settings: Settings) -> Diagnosis:
+    """Ports that are taken stop nobody: `datamon up` takes others then, and says which."""
+    from datamon.worker.server import PORT, UI_PORT, is_free
+
+    stack = running_stack(settings.home)
+    if stack is not None:
+        return Diagnosis("ports", ok=True, finding=f"the stack of this home has {stack.address} and {stack.ui}")
+    taken = [str(port) for port in (PORT, UI_PORT) if not is_free(port)]
+    finding = (
+        f"{' and '.join(taken)} taken; `datamon up` will use others" if taken else f"{PORT} and {UI_PORT} are free"
+    )
+    return Diagnosis("ports", ok=True, finding=finding)
+
+
 def _store(settings: Settings) -> Iterator[Diagnosis]:
     try:
         for check in check_store(settings.context(), time.time(), write=True):
@@ -99,6 +113,8 @@ def _store(settings: Settings) -> Iterator[Diagnosis]:
 
 
 async def _server(settings: Settings) -> AsyncIterator[Diagnosis]:
+    from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+
     from datamon.worker.connection.client import connect
     from datamon.worker.connection.queues import has_worker, require_search_attributes
     from datamon.workflows.common.names import queues_of
@@ -108,7 +124,9 @@ async def _server(settings: Settings) -> AsyncIterator[Diagnosis]:
     except DatamonError as error:
         yield Diagnosis("server", ok=False, finding=sentence(error))
         return
-    yield Diagnosis("server", ok=True, finding=f"Temporal answers at {client.service_client.config.target_host}")
+    info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
+    answers = f"Temporal {info.server_version} answers at {client.service_client.config.target_host}"
+    yield Diagnosis("server", ok=True, finding=answers)
     try:
         await require_search_attributes(client)
         yield Diagnosis("namespace", ok=True, finding=f"{client.namespace} has the search attributes")

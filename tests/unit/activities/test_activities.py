@@ -26,7 +26,15 @@ from datamon.core.errors import (
     StoreUnreachable,
 )
 from datamon.core.ids import BundleId, DiamondId, RepoName, SplitId
-from datamon.diamonds.catalog import get_diamond, get_split, list_diamonds, open_diamond, publish_diamond, take_up
+from datamon.diamonds.catalog import (
+    get_diamond,
+    get_split,
+    list_diamonds,
+    open_diamond,
+    publish_diamond,
+    revise_split,
+    take_up,
+)
 from datamon.diamonds.model import Diamond, DiamondState, Split, SplitState
 from datamon.merge.modes import ConflictMode, Order
 from datamon.sources.source import Source
@@ -259,3 +267,14 @@ def test_a_jvm_that_was_killed_is_started_again(context, spark, tmp_path):
     spark._gateway.proc.kill()
     spark._gateway.proc.wait()
     assert make(context, spark).files == 5
+
+
+def test_what_a_split_has_stored_counts_over_its_generations(context):
+    metadata = MetadataActivities(context)
+    run(metadata.start_split, split())
+    key = keys.split(R, D, S)
+    revise_split(context.vmetadata, key, 1, lambda one: replace(one, stored=700))
+    run(metadata.start_split, split(2))
+    assert published(context).stored == 700
+    run(metadata.start_split, split(2))
+    assert published(context).stored == 700, "a second attempt to start it changes nothing"

@@ -186,3 +186,13 @@ def test_an_empty_diamond_has_a_page_too(context):
 def test_a_diamond_that_is_not_there(context):
     with pytest.raises(NotFound):
         report_on(context, RepoName("r"), DiamondId("nowhere"))
+
+
+def test_the_time_before_a_split_was_added_again_is_no_waiting(context):
+    """It failed after 2 s, was added again 40 s later, and ran for 10 s: that is a bar of 10 s out of 50."""
+    again = replace(split("a", ended=50), generation=2, created=at(0), added=at(40), started=at(40))
+    publish(context, diamond(DiamondState.INITIALIZED), [again, split("b", ended=2)])
+    html, shown = rendered(context)
+    assert "of splits that were added again, the newest run is shown" in shown.text.lower()
+    assert 'class="waited" style="left:80.00%;width:0.00%"' in html
+    assert 'class="done" style="left:80.00%;width:20.00%"' in html
