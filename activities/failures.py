@@ -16,7 +16,7 @@ _CODES = frozenset(ErrorCode)
 
 
 def to_failure(error: DatamonError, *, retryable: bool | None = None) -> ApplicationError:
-    """The error as Temporal carries it. What cannot pass by itself is not retried."""
+    """The error as Temporal carries it. An error that does not pass by itself is not retried."""
     return ApplicationError(
         str(error),
         *error.args,
@@ -32,13 +32,13 @@ def from_failure(error: BaseException) -> DatamonError:
     last = error
     while cause is not None:
         if isinstance(cause, ApplicationError) and cause.type in _CODES:
-            return rebuild(cause.type, cause.details)
+            return rebuild(cause.type, cause.details, cause.message)
         last, cause = cause, cause.__cause__
     text = last.message if isinstance(last, FailureError) else str(last)
     return Failed(text.strip() or type(last).__name__)
 
 
-# What Python raises where code or data is wrong. The next attempt would end the same, so there must be none.
+# What Python raises if code or data is wrong. The next attempt would fail in the same way, so there must be none.
 _FLAWS = (
     ArithmeticError,
     AssertionError,
@@ -53,10 +53,10 @@ _FLAWS = (
 
 @contextmanager
 def errors_as_failures(*, patient: bool = False) -> Iterator[None]:
-    """Let errors leave an activity or a handler as what Temporal carries.
+    """Turn errors that leave an activity or a handler into failures that Temporal carries.
 
-    A patient one is tried again where the store refuses: somebody will renew the credentials, and until then what a
-    workflow has decided must not be lost.
+    A patient activity is retried if the store refuses: somebody will renew the credentials, and what a workflow has
+    decided must not be lost until then.
     """
     try:
         yield

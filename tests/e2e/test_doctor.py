@@ -1,7 +1,12 @@
 """What `datamon status`, `up` and `doctor` say of a store and a server that cannot be used."""
 
+import re
+from pathlib import Path
+
 from tests.conftest import Command, until
 from tests.servers import free_ports
+
+SKEWED = Path(__file__).parents[1] / "faults" / "skewed"
 
 
 def test_a_doctor_who_finds_nothing(stack, repo):
@@ -55,3 +60,14 @@ def test_a_worker_says_at_its_start_that_it_may_not_write(stack, tmp_path):
     finally:
         worker.terminate()
         worker.communicate(timeout=30)
+
+
+def test_a_clock_that_is_wrong_is_seen_before_times_decide_who_wins(stack, s3, place):
+    """Five minutes: a server refuses requests only if the clocks are a quarter of an hour apart."""
+    skewed = {"PYTHONPATH": str(SKEWED), "SKEW_SECONDS": "300", "DATAMON_STORE": f"{place}/store"}
+    command = Command(stack.home, s3.environment | skewed)
+    remedy = r"differ by (299|300|301) s; synchronize this machine's clock with a time server"
+    assert re.search(remedy, command.run("status", exit_code=6).stderr)
+    [clock] = [one for one in command.run("doctor", exit_code=1).stdout.splitlines() if " clock " in one]
+    assert clock.startswith("✗")
+    assert re.search(remedy, clock)

@@ -20,7 +20,7 @@ from datamon.settings.stack import running_stack
 
 
 def connect_options(settings: Settings) -> dict[str, Any]:
-    """What `Client.connect` is to be called with."""
+    """The arguments for `Client.connect`."""
     others = {name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")}
     try:
         config: dict[str, Any] = dict(
@@ -36,20 +36,20 @@ def connect_options(settings: Settings) -> dict[str, Any]:
 
 
 def options_at(address: str, settings: Settings) -> dict[str, Any]:
-    """The same for a server at a known address."""
+    """The arguments for a server at a known address."""
     return {"target_host": address, "identity": f"{os.getpid()}@{settings.host}"}
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a profile of Temporal's own configuration file says of itself."""
+    """What a profile of Temporal's own configuration file sets."""
 
     source: str
     gives: frozenset[str]
 
 
 def temporal_profile(settings: Settings) -> Profile:
-    """The profile that counts, without what variables say."""
+    """The profile in use, without what environment variables add."""
     name = settings.temporal.get("TEMPORAL_PROFILE")
     file = settings.temporal.get("TEMPORAL_CONFIG_FILE")
     try:
@@ -57,10 +57,10 @@ def temporal_profile(settings: Settings) -> Profile:
     except (OSError, RuntimeError, ValueError) as error:
         raise BadUsage(f"Temporal's configuration cannot be used: {error}") from error
     given = {field for field in ("address", "namespace", "api_key", "tls") if getattr(profile, field)}
-    given |= {"tls"} if profile.api_key else set()  # with a key, it is the default
+    given |= {"tls"} if profile.api_key else set()  # with an API key, TLS is the default
     return Profile(f"profile {name or 'default'} of {file or 'temporal.toml'}", frozenset(given))
 
 
 def has_explicit_server(settings: Settings) -> bool:
-    """Whether somebody chose a server, so that the embedded one does not count."""
+    """Whether somebody chose a server, so that the embedded one is not used."""
     return bool(settings.temporal.get("TEMPORAL_ADDRESS") or settings.temporal.get("TEMPORAL_PROFILE"))

@@ -47,7 +47,7 @@ async def answers(address: str) -> bool:
 
 
 async def server_id(client: Client) -> str:
-    """What tells this server and namespace from every other, also from one that was set up anew in its place."""
+    """What tells this server and namespace from every other, even from one that is set up anew in its place."""
     try:
         answer = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
     except RPCError as error:

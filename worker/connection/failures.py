@@ -14,17 +14,18 @@ from datamon.core.errors import DatamonError, Failed, ServerUnreachable
 from datamon.worker.connection.encryption import VARIABLE
 from datamon.workflows.common.names import STALE_STATE
 
-BUSY_SECONDS = 60  # a server that is still too busy then will not be less so soon
-READINGS = 3  # of a workflow that a worker could not read: after the first it has forgotten what it knew
+BUSY_SECONDS = 60  # a server that is still too busy then will stay so for a while
+READINGS = 3  # attempts to read a workflow: after the first that fails, the worker has forgotten its state
 _UNREADABLE = "[TMPRL1100]"  # Temporal's sign for a workflow that does not fit its history
 
 Answer = TypeVar("Answer")
 
 
 async def retry_while_busy(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask again, for a while, where the server is too busy to take a question, or the worker asks us to.
+    """Ask again, for a while, if the server is too busy to take a question, or the worker asks us to.
 
-    A worker that a query has led astray may also find that what it knows does not fit the history, which then is fine.
+    A worker that a query has led astray may also find that the state it remembers does not fit the history. The history
+    is fine then, so it is asked again too.
     """
     pause, deadline, unreadable = 0.1, time.monotonic() + BUSY_SECONDS, 0
     while True:
@@ -48,7 +49,7 @@ def is_gone(error: RPCError) -> bool:
 
 
 def unreachable(client: Client, error: RPCError) -> DatamonError:
-    """What to say of a call that did not get through."""
+    """The error for a call that did not get through."""
     if "workflow task in failed state" in str(error).lower():
         hint = f"its log says why; are its version and {VARIABLE} the same as here?"
         return Failed(f"the worker cannot go on with this workflow; {hint}")
@@ -58,6 +59,6 @@ def unreachable(client: Client, error: RPCError) -> DatamonError:
 
 
 def short_reason(error: Exception) -> str:
-    """What a network error comes down to."""
+    """The short reason of a network error."""
     text = str(error).lower()
     return next((known for known in ("connection refused", "dns error", "certificate") if known in text), text)

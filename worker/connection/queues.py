@@ -20,12 +20,12 @@ WORKER_SECONDS = 2
 
 
 async def has_worker(client: Client, queue: str) -> bool:
-    """Whether a worker has polled a task queue of late, for the kind of task that it is for."""
+    """Whether a worker has recently polled a task queue, for the kind of task that the queue is for."""
     return bool(await _pollers(client, queue))
 
 
 async def has_live_worker(client: Client, queue: str) -> bool:
-    """The same, but leaving out those of this host whose process is gone: the server remembers them for minutes."""
+    """The same without workers of this host whose process is gone, which the server remembers for minutes."""
     host = client.identity.partition("@")[2]
     try:
         return any(_may_live(identity, host) for identity in await _pollers(client, queue))
@@ -34,7 +34,7 @@ async def has_live_worker(client: Client, queue: str) -> bool:
 
 
 async def _pollers(client: Client, queue: str) -> list[str]:
-    """Who polls a queue. Commands that serve it for themselves are no help to others: they leave any moment."""
+    """Who polls a queue. Commands that serve it for themselves do not count, because they may leave at any moment."""
     kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if queue == TASK_QUEUE else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
     answer = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind)
@@ -43,7 +43,7 @@ async def _pollers(client: Client, queue: str) -> list[str]:
 
 
 def _may_live(identity: str, host: str) -> bool:
-    """Whether the process that a poller says it is, `pid@host`, can still be there."""
+    """Whether the process that a poller names as `pid@host` may still run."""
     pid, _, its_host = identity.partition("@")
     if its_host != host or not pid.isdigit():
         return True
@@ -51,13 +51,13 @@ def _may_live(identity: str, host: str) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it is there, and somebody else's
+    except PermissionError:  # it runs, as another user
         return True
     return True
 
 
 async def require_worker(client: Client, *queues: str, patience: float = WORKER_SECONDS) -> None:
-    """NoWorker, rather than waiting for ever, where nobody would do the work. One that is just starting may come."""
+    """Raise NoWorker if nobody would do the work, instead of waiting for ever. A worker may take a moment to start."""
     deadline = asyncio.get_running_loop().time() + patience
     try:
         for queue in queues:
@@ -70,7 +70,7 @@ async def require_worker(client: Client, *queues: str, patience: float = WORKER_
 
 
 async def require_search_attributes(client: Client) -> None:
-    """Fail with what to do, where the namespace lacks the search attributes that workflows set."""
+    """Fail, and say what to do, if the namespace lacks search attributes that workflows set."""
     answer = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=client.namespace)
     )
