@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,7 +30,11 @@ QUICK = ("unit", "property")
 
 
 def as_an_ordinary_user():
-    """Root may read everything. Take that right away, so that an unreadable file is one in a container too."""
+    """Root may read everything. Take that right away, so that an unreadable file is one in a container too.
+
+    A shell has what it starts in the background ignore Ctrl-C, and so would all that the tests start there.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.geteuid() == 0:
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
             ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
