@@ -1,7 +1,7 @@
 """What a Spark cluster must share with the worker that uses it: the sources and, if it is a directory, the store.
 
-Tasks run on other machines there. A path means something else to each of them, and what they write to a directory of
-their own would be nowhere to be found.
+Tasks run on other machines there. The same path may name other files on each of them, and nobody would find what a task
+writes to a directory of its own machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datamon.stores.protocol import ObjectStore
 
 @contextmanager
 def same_files(*, on_cluster: bool) -> Iterator[None]:
-    """Say what is wrong where tasks do not find a source that the plan was made from."""
+    """Explain the error if tasks do not find the source that the plan was made from."""
     try:
         yield
     except (SourceMissing, SourceChanged) as error:
@@ -28,7 +28,7 @@ def same_files(*, on_cluster: bool) -> Iterator[None]:
 
 @contextmanager
 def same_store(store: ObjectStore, *, on_cluster: bool) -> Iterator[None]:
-    """Say what is wrong where tasks do not find in their store what is in ours."""
+    """Explain the error if tasks do not find in their store what this worker finds in its own."""
     try:
         yield
     except NotFound as error:
@@ -38,12 +38,12 @@ def same_store(store: ObjectStore, *, on_cluster: bool) -> Iterator[None]:
 
 
 def check_written(store: ObjectStore, written: Iterable[str], *, on_cluster: bool) -> None:
-    """See that what tasks wrote is in the store as this worker sees it."""
+    """Check that this worker finds in its store what tasks wrote."""
     if on_cluster and not store.is_remote and not all(store.exists(key) for key in written):
         raise not_shared(store)
 
 
 def not_shared(store: ObjectStore) -> StoreRefused:
-    """The refusal to go on with a directory that is not everybody's."""
+    """The error for a store directory that the machines of the cluster do not share."""
     advice = "use S3, or a directory that all of them share"
     return StoreRefused(store.url, f"the machines of the Spark cluster have another directory there; {advice}")

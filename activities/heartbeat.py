@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-INTERVAL = 0.5  # seconds; calling often is cheap, for the worker throttles what it sends
+INTERVAL = 0.5  # seconds; calling often is cheap, because the worker throttles what it sends
 
 
 @contextmanager
 def heartbeating(heartbeat: Callable[[], None]) -> Iterator[None]:
-    """Call `heartbeat` on a thread of its own, at once and again and again, until the block ends."""
+    """Call `heartbeat` on a thread of its own, at once and then repeatedly, until the block ends."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -20,7 +20,7 @@ def heartbeating(heartbeat: Callable[[], None]) -> Iterator[None]:
             heartbeat()
 
     heartbeat()
-    context = contextvars.copy_context()  # a heartbeat knows its activity by context
+    context = contextvars.copy_context()  # a heartbeat finds its activity in the context
     thread = threading.Thread(target=context.run, args=(repeat,), name="heartbeat", daemon=True)
     thread.start()
     try:

@@ -55,7 +55,7 @@ class HousekeepingActivities(contract.HousekeepingActivities, ActivityGroup):
         return report
 
     def _is_there(self, repo: RepoName) -> bool:
-        """Whether there is still such a repo. One that was deleted needs no more care."""
+        """Whether the repo still exists. A deleted repo is not cleaned up."""
         try:
             get_repo(self._context, repo)
         except NotFound as error:

@@ -43,7 +43,7 @@ class MetadataActivities(contract.MetadataActivities, ActivityGroup):
 
     @activity.defn
     def publish_diamond(self, diamond: Diamond) -> None:
-        """See the contract. Before a commit nothing is decided: there a refusal is an answer."""
+        """See the contract. When a commit begins, nothing is decided yet, so a refusal of the store is an answer."""
         with errors_as_failures(patient=diamond.state is not DiamondState.COMMITTING):
             publish_diamond(self._context, diamond)
 
@@ -90,7 +90,7 @@ class MetadataActivities(contract.MetadataActivities, ActivityGroup):
         """See the contract."""
 
         def publish_one(split: Split) -> None:
-            with suppress(StaleWrite, CorruptObject):  # a newer generation is there, or what is there is no split
+            with suppress(StaleWrite, CorruptObject):  # a newer generation is there, or something that is not a split
                 publish(self._context.vmetadata, keys.split(split.repo, split.diamond, split.id), split)
 
         with errors_as_failures(patient=True):
@@ -115,9 +115,10 @@ class MetadataActivities(contract.MetadataActivities, ActivityGroup):
         return before.stored
 
     def _remove_older_lists(self, split: Split) -> None:
-        """Only those of older generations: an attempt that wakes up late must not touch what came after it.
+        """Remove the lists of older generations only: an attempt that wakes up late must not touch newer ones.
 
-        A worker that may not delete leaves them. Nobody takes them for newer ones, and they go with the diamond.
+        A worker that may not delete leaves them. Nobody takes them for newer ones, and they are removed with the
+        diamond.
         """
         folder = keys.split_folder(split.repo, split.diamond, split.id)
         with suppress(StoreRefused):

@@ -42,7 +42,7 @@ class RecoveryActivities(contract.RecoveryActivities, ActivityGroup):
             if diamond.state.ended:
                 raise WrongState("diamond", diamond.id, diamond.state, "there is nothing to recover")
             if diamond.epoch == request.epoch and diamond.updated != request.now:
-                raise StaleWrite(keys.diamond(diamond.repo, diamond.id))  # another attempt of ours came to an end
+                raise StaleWrite(keys.diamond(diamond.repo, diamond.id))  # another attempt of ours has finished
             diamond = take_up(self._context, diamond, request.epoch, request.now)
             names = self._context.vmetadata.folders(keys.splits(diamond.repo, diamond.id))
             settled = map_concurrently(names, lambda name: self._settled(name, request))
@@ -53,7 +53,7 @@ class RecoveryActivities(contract.RecoveryActivities, ActivityGroup):
             return TakenUp(diamond, self._made(diamond), splits)
 
     def _settled(self, name: str, request: TakeUp) -> RecoveredSplit | None:
-        """A split that has ended, if need be only now. One that is damaged counts as failed."""
+        """A split that has ended, or is ended now. One with a damaged descriptor counts as failed."""
         try:
             return self._recovered(get_split(self._context, request.repo, request.diamond, SplitId(name)), request)
         except NotFound:
@@ -65,7 +65,7 @@ class RecoveryActivities(contract.RecoveryActivities, ActivityGroup):
     def _recovered(self, split: Split, request: TakeUp) -> RecoveredSplit:
         key, ended = keys.split(split.repo, split.diamond, split.id), split
         if split.state is SplitState.RUNNING and split.epoch == request.epoch:
-            raise StaleWrite(key)  # it was started after this very recovery: this attempt woke up late
+            raise StaleWrite(key)  # it was started after this recovery, so this attempt woke up late
         if split.state is SplitState.RUNNING:
             ended = end_split(self._context.vmetadata, key, split.generation, request.now, request.reason)
         return RecoveredSplit(
@@ -83,7 +83,7 @@ class RecoveryActivities(contract.RecoveryActivities, ActivityGroup):
         )
 
     def _made(self, diamond: Diamond) -> BundleReport | None:
-        """A bundle that was being made exists by now, or never will."""
+        """The bundle that was being made, if it exists by now. If it does not, it never will."""
         if diamond.state is not DiamondState.COMMITTING or diamond.making is None:
             return None
         made = give_up_bundle(self._context, diamond.repo, diamond.making)

@@ -1,4 +1,4 @@
-"""Finding the activities of this package: every class that implements a contract is registered by being there.
+"""Finds the activities of this package. A class that implements a contract need not be registered anywhere.
 
 A worker builds each with the resources it names in `build`, and serves its methods on the queues it `runs_on`.
 """
@@ -27,7 +27,7 @@ class RunsOn(Enum):
     """Which task queues activities are served on."""
 
     SHARED = "shared"  # the one that every worker polls
-    EVERY = "every"  # that one, and those of single hosts
+    EVERY = "every"  # the shared one, and those of single hosts
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 PACE_SECONDS = 10
-TASKS_A_SLOT = 16  # of this machine: more would balance no better, and each costs its JVM 10 ms
+TASKS_A_SLOT = 16  # of this machine: more would not balance better, and each costs the JVM 10 ms
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -39,12 +39,12 @@ class Progress:
     all_bytes: int = 0
     all_parts: int = 0
     stored: int = 0  # bytes that were new to the store
-    rate: int = 0  # bytes a second, of late
-    slots: int = 0  # for how many tasks at a time the source was cut
+    rate: int = 0  # bytes a second, over the last few seconds
+    slots: int = 0  # how many tasks at a time the source was cut for
 
     @classmethod
     def read(cls, details: object) -> Self:
-        """The progress that a heartbeat carried, be it of an older or a newer version."""
+        """The progress that a heartbeat carried; an older or a newer version may have sent it."""
         known = {field.name for field in fields(cls)}
         return cls(
             **{name: value for name, value in details.items() if name in known} if isinstance(details, dict) else {}
@@ -58,7 +58,7 @@ class SparkJob:
         self._start, self._about = start, about
         self._spark: SparkContext | None = None
         self._receiver: ProgressReceiver | None = None
-        self._before = Progress()  # what earlier runs of this job came to
+        self._before = Progress()  # the progress of earlier runs of this job
         self._pace = _Pace()
         info = activity.info()
         self._group = f"{info.workflow_run_id} {info.activity_id} {info.attempt}"
@@ -70,7 +70,7 @@ class SparkJob:
         if self._spark is None:
             try:
                 self._spark = self._start()
-            except Exception as error:  # noqa: BLE001 - a JVM that ends in the middle of its start shows in many ways
+            except Exception as error:  # noqa: BLE001 - a JVM that ends while it starts raises many kinds of error
                 self._stop_if_asked()
                 raise ApplicationError(f"Spark did not start: {_short_reason(error)}", type="SparkFailed") from None
         return self._spark
@@ -90,7 +90,7 @@ class SparkJob:
     ) -> list[Result]:
         """Do the work on each item, in tasks of one or a few. It is called with the item and `report_progress`.
 
-        What costs most comes first, so that in the end no core waits long for another.
+        The items that cost most come first, so that in the end no core waits long for another.
         """
         if not items:
             return []
@@ -137,7 +137,7 @@ class SparkJob:
             self._receiver = None
 
     def _receive_progress(self) -> ProgressAddress | None:
-        """Where the tasks of the next run report their progress: the address that Spark itself reaches us by."""
+        """Begin to receive the progress of the next run, at the address by which Spark itself reaches us."""
         self._before = replace(self.progress)
         host = self.spark.getConf().get("spark.driver.host")
         try:
@@ -153,7 +153,7 @@ class SparkJob:
             now, before = self.progress, self._before
             now.parts, now.files = before.parts + parts, before.files + files
             done = before.bytes + size
-            now.bytes = min(done, now.all_bytes) if now.all_bytes else done  # a part may report its slices once more
+            now.bytes = min(done, now.all_bytes) if now.all_bytes else done  # a part may report its slices again
             now.stored = before.stored + stored
 
     def _stop_if_asked(self) -> None:
@@ -161,7 +161,7 @@ class SparkJob:
             raise CancelledError("stopped")
         if activity.is_worker_shutdown():
             raise ApplicationError(
-                "the worker is shutting down; another attempt goes on",
+                "the worker is shutting down; another attempt will continue",
                 type="WorkerShutdown",
                 category=ApplicationErrorCategory.BENIGN,
             )

@@ -19,9 +19,9 @@ from datamon.workflows.common.retries import activity_words
 
 @dataclass(frozen=True)
 class Attempt:
-    """Something that a workflow has under way: which attempt it is, counting from 1, and how far.
+    """Something that a workflow has under way: which attempt it is, counting from 1, and how far it is.
 
-    `failure` is why the attempt before it failed, `next` when this one begins if it has not yet.
+    `failure` is why the attempt before it failed; `next` is when this one begins, if it has not begun yet.
     """
 
     activity: str
@@ -32,7 +32,7 @@ class Attempt:
 
 
 async def pending_attempts(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Attempt]:
-    """The activities that a workflow has under way. None, where the server does not answer."""
+    """The activities that a workflow has under way; an empty list if the server does not answer."""
     try:
         description = await handle.describe()
     except RPCError:

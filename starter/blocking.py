@@ -6,8 +6,8 @@
             diamond.add(path)
         bundle = diamond.commit("March", label="latest", wait=True, splits=len(parts)).bundle
 
-It has the classes and methods of the async client, under the same names and with the same parameters; a test holds it
-to that. Every call waits for its answer, and raises the errors of `datamon.core.errors`. An event loop on a thread of
+It has the classes and methods of the async client, under the same names and with the same parameters; a test checks
+that. Every call waits for its answer, and raises the errors of `datamon.core.errors`. An event loop on a thread of
 its own does the work, so this can be used from several threads, and from within a program that has a loop of its own.
 """
 
@@ -73,7 +73,7 @@ class _Loop:
 
 @contextmanager
 def connect(settings: Settings | None = None) -> Iterator[Datamon]:
-    """Reach the server and the store that the settings, by default those of this process, lead to."""
+    """Connect to the server and the store of the settings, by default those of this process."""
     loop = _Loop()
     try:
         client = loop.wait(AsyncDatamon.connect(settings))
@@ -104,7 +104,7 @@ class Repos:
         self._repos, self._loop = repos, loop
 
     def create(self, repo: str, description: str = "") -> Repo:
-        """Make a repo, once."""
+        """Make a repo. Raises AlreadyExists if there is one of that name."""
         return self._loop.wait(self._repos.create(repo, description))
 
     def list(self) -> list[Repo]:
@@ -112,7 +112,7 @@ class Repos:
         return self._loop.wait(self._repos.list())
 
     def delete(self, repo: str, reason: str = "") -> Repo:
-        """Delete a repo in which no diamond is open, with all its bundles. Its name is not given again."""
+        """Delete a repo in which no diamond is open, with all its bundles. Its name cannot be used again."""
         return self._loop.wait(self._repos.delete(repo, reason))
 
 
@@ -146,7 +146,7 @@ class Labels:
         self._labels, self._loop = labels, loop
 
     def set(self, repo: str, label: str, bundle: str, expected: str | None = None) -> Label:
-        """Point a label to a bundle; with `expected`, only if that is where it points now."""
+        """Point a label to a bundle; with `expected`, only if it points to that bundle now."""
         return self._loop.wait(self._labels.set(repo, label, bundle, expected))
 
     def get(self, repo: str, label: str) -> Label:
@@ -175,7 +175,7 @@ class Housekeeping:
         *,
         dry_run: bool = False,
     ) -> HousekeepingReport:
-        """One round, now. A dry run only tells what it would do."""
+        """Run one round now. A dry run only reports what it would do."""
         return self._loop.wait(self._housekeeping.run(older_than, abandoned_after, dry_run=dry_run))
 
     def attempts(self) -> list[Attempt]:
@@ -188,15 +188,15 @@ class Housekeeping:
         older_than: timedelta = timedelta(days=7),
         abandoned_after: timedelta = timedelta(days=30),
     ) -> Scheduled:
-        """Have a round done again and again, from now on in this way. One that is still going is not overtaken."""
+        """Schedule rounds, in place of any earlier schedule. No round starts while another is still running."""
         return self._loop.wait(self._housekeeping.schedule(cron, older_than, abandoned_after))
 
     def scheduled(self) -> Scheduled:
-        """The rounds to come. NotFound, where there are none."""
+        """The scheduled rounds. Raises NotFound if there are none."""
         return self._loop.wait(self._housekeeping.scheduled())
 
     def unschedule(self) -> None:
-        """No more rounds."""
+        """Remove the schedule."""
         self._loop.wait(self._housekeeping.unschedule())
 
 
@@ -216,14 +216,14 @@ class Diamonds:
         metadata: Mapping[str, str] | None = None,
         request: str | None = None,
     ) -> Diamond:
-        """Open a diamond. An id of your own is checked to be new, for ever. The same request gives the same diamond."""
+        """Open a diamond. An id of your own must never have been used. The same request gives the same diamond."""
         work = self._diamonds.initialize(repo, diamond, tag, options, metadata=metadata, request=request)
         return Diamond(self._loop.wait(work), self._loop)
 
     def recover(self, repo: str, diamond: str, options: Options | None = None, *, server_lost: bool = False) -> Diamond:
-        """Take up a diamond whose workflow is gone, from what the store says: done splits count, others are failed.
+        """Recover a diamond whose workflow is gone, from the store: done splits count, all others are failed.
 
-        On another server than the one it was opened on, only if `server_lost` says that the other is lost for good.
+        On a server other than the one it was opened on, this needs `server_lost`: that server is lost for good.
         """
         work = self._diamonds.recover(repo, diamond, options, server_lost=server_lost)
         return Diamond(self._loop.wait(work), self._loop)
@@ -291,9 +291,9 @@ class Diamond:
     ) -> CommitAnswer:
         """Make the bundle of all done splits.
 
-        With `wait`, once no split runs any more and at least one is done; or, if `splits` says so, that many. After
-        `timeout_seconds` it waits no longer, and fails. The label is set by the workflow, once the bundle exists. The
-        same `request` gives the same bundle again.
+        With `wait`, it first waits until no split is running and at least one, or as many as `splits` says, are done.
+        After `timeout_seconds` it stops waiting and fails. The workflow sets the label once the bundle exists. The same
+        `request` gives the same bundle again.
         """
         work = self._diamond.commit(
             message,
@@ -309,7 +309,7 @@ class Diamond:
         return self._loop.wait(work)
 
     def cancel(self, reason: str = "canceled by the user", *, request: str | None = None) -> None:
-        """Stop all splits, wait until they have, and close the diamond without a bundle."""
+        """Stop all splits, wait until they have stopped, and close the diamond without a bundle."""
         self._loop.wait(self._diamond.cancel(reason, request=request))
 
 
@@ -320,7 +320,7 @@ class Split:
         self._split, self._loop, self.id = split, loop, split.id
 
     def result(self) -> SplitReport:
-        """Wait for the end. SplitFailed where it failed."""
+        """Wait for the end. Raises SplitFailed if the split failed."""
         return self._loop.wait(self._split.result())
 
     def progress(self) -> Progress | None:
@@ -332,5 +332,5 @@ class Split:
         return self._loop.wait(self._split.attempt())
 
     def stop(self, reason: str = "stopped by its user") -> bool:
-        """Ask it to stop: it ends as failed, and can run again under its id. Whether there is a run to be asked."""
+        """Ask the split to stop: it ends as failed, and can run again under its id. Returns whether a run was asked."""
         return self._loop.wait(self._split.stop(reason))

@@ -43,7 +43,7 @@ def _setting_options(command: Command) -> Command:
             configuration.set_flag(str(parameter.name).upper(), value)
 
     file = configuration.Setting(
-        "config", "DATAMON_CONFIG", "", "A datamon.toml to use instead of those that would be found."
+        "config", "DATAMON_CONFIG", "", "A datamon.toml to use instead of those that datamon finds itself."
     )
     for setting in reversed([file, *(setting for setting in configuration.SETTINGS if not setting.secret)]):
         option = click.option(
@@ -125,7 +125,7 @@ def _run() -> int:
 def _usage(error: click.UsageError) -> str:
     problem = error.format_message().rstrip(".")
     if problem.startswith("Got unexpected extra argument"):  # a message of several words, or a glob of the shell
-        problem += "; a value with spaces or globs must stand in quotes"
+        problem += "; a value with spaces or globs must be quoted"
     return problem + (f"; see `{error.ctx.command_path} --help`" if error.ctx else "")
 
 

@@ -6,7 +6,7 @@
         await asyncio.gather(*(split.result() for split in splits))
         bundle = await diamond.commit(message="March", label="latest")
 
-Whatever goes wrong is raised as one of `datamon.core.errors`, also when it happened in a worker far away.
+Every failure is raised as one of `datamon.core.errors`, even if it happened in a worker elsewhere.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Datamon:
 
     @cached_property
     def context(self) -> Context:
-        """The store. It is opened when it is needed, which for many calls is never: boto3 takes its time to load."""
+        """The store. It is opened only when it is needed: boto3 is slow to load, and many calls do not need it."""
         return self.settings.context()
 
     @classmethod
     async def connect(cls, settings: Settings | None = None) -> Self:
-        """Reach the server and the store that the settings, by default the environment's, lead to."""
+        """Connect to the server and the store of the settings, by default those of the environment."""
         settings = settings or Settings.load()
         return cls(await connect(settings), settings)
 
@@ -78,9 +78,9 @@ class Datamon:
 
     @asynccontextmanager
     async def serving_host(self) -> AsyncIterator[bool]:
-        """See to it that uploads from this host are served: by this process while the block runs, if by nobody else.
+        """Make sure that uploads from this host are served, if need be by this process while the block runs.
 
-        Tells whether it is this process.
+        Yields whether it is this process.
         """
         queue = host_queue(self.settings.host)
         if await has_live_worker(self.client, queue):
@@ -103,7 +103,7 @@ class Repos:
         self._datamon = datamon
 
     async def create(self, repo: str, description: str = "") -> Repo:
-        """Make a repo, once."""
+        """Make a repo. Raises AlreadyExists if there is one of that name."""
         context, contributor = self._datamon.context, self._datamon.settings.contributor
         name, now = repo_name(repo), time.time_ns()
         return await asyncio.to_thread(create_repo, context, name, description, contributor, now)
@@ -113,7 +113,7 @@ class Repos:
         return await asyncio.to_thread(lambda: list(list_repos(self._datamon.context)))
 
     async def delete(self, repo: str, reason: str = "") -> Repo:
-        """Delete a repo in which no diamond is open, with all its bundles. Its name is not given again."""
+        """Delete a repo in which no diamond is open, with all its bundles. Its name cannot be used again."""
         context, contributor = self._datamon.context, self._datamon.settings.contributor
         return await asyncio.to_thread(delete_repo, context, repo_name(repo), contributor, reason, time.time_ns())
 
@@ -151,7 +151,7 @@ class Labels:
         self._datamon = datamon
 
     async def set(self, repo: str, label: str, bundle: str, expected: str | None = None) -> Label:
-        """Point a label to a bundle; with `expected`, only if that is where it points now."""
+        """Point a label to a bundle; with `expected`, only if it points to that bundle now."""
         return await asyncio.to_thread(
             labels.label_bundle,
             self._datamon.context,

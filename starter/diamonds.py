@@ -105,7 +105,7 @@ class Diamonds:
         metadata: Mapping[str, str] | None = None,
         request: str | None = None,
     ) -> Diamond:
-        """Open a diamond. An id of your own is checked to be new, for ever. The same request gives the same diamond."""
+        """Open a diamond. An id of your own must never have been used. The same request gives the same diamond."""
         datamon, opening = self._datamon, checked_request(request)
         record = DiamondRecord(
             repo=repo_name(repo),
@@ -139,18 +139,18 @@ class Diamonds:
     async def recover(
         self, repo: str, diamond: str, options: Options | None = None, *, server_lost: bool = False
     ) -> Diamond:
-        """Take up a diamond whose workflow is gone, from what the store says: done splits count, others are failed.
+        """Recover a diamond whose workflow is gone, from the store: done splits count, all others are failed.
 
-        On another server than the one it was opened on, only if `server_lost` says that the other is lost for good.
+        On a server other than the one it was opened on, this needs `server_lost`: that server is lost for good.
         """
         stored = await self.get(repo, diamond).described()
         if stored.state.ended:
             raise WrongState("diamond", stored.id, stored.state, "there is nothing to recover")
         server = await server_id(self._datamon.client)
         if stored.server not in ("", server) and not server_lost:
-            elsewhere = "it was opened on another Temporal server or namespace, and may go on there"
+            elsewhere = "it was opened on another Temporal server or namespace, and may still be running there"
             raise WrongState("diamond", stored.id, stored.state, elsewhere, Remedy.DECLARE_SERVER_LOST)
-        alive = WrongState("diamond", stored.id, stored.state, "its workflow is there, so there is nothing to recover")
+        alive = WrongState("diamond", stored.id, stored.state, "its workflow exists, so there is nothing to recover")
         record = DiamondRecord(
             stored.repo, stored.id, stored.contributor, stored.tag, options or Options(), recovering=True, server=server
         )
@@ -192,11 +192,11 @@ class Diamonds:
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """How to add a split. An `id` that is given must be known already, unless `create` says it is yours to choose.
+    """How to add a split. An `id` must be that of an existing split, unless `create` allows a new one.
 
-    `files` is a list of names below the path, one a line; `name_filter` a regular expression; `include` and `exclude`
-    are globs with the rules of .gitignore. A file is uploaded if all of them let it through. By default, nothing to
-    upload is refused where something was selected. The same `request` counts once, and gives the same split again.
+    `files` is a list of names below the path, one on each line; `name_filter` a regular expression; `include` and
+    `exclude` are globs with the rules of .gitignore. A file is uploaded if all of them let it through. By default, a
+    selection that leaves nothing to upload is refused. The same `request` counts once, and gives the same split again.
     """
 
     id: str | None = None
@@ -224,13 +224,15 @@ class Diamond:
         return self._datamon.client.get_workflow_handle_for(DiamondWorkflow.run, diamond_workflow(self.repo, self.id))
 
     async def require_same_store(self) -> None:
-        """The worker has its store from its own environment. Where that is another one, say so and undo."""
+        """The worker takes its store from its own environment. If it is another one, cancel the diamond and say so."""
         try:
             await self.described()
         except NotFound:
             await self.cancel("its client uses another store")
             where = f"the worker does not use the store {self._datamon.settings.store}"
-            raise Failed(f"{where}; set DATAMON_STORE, or TEMPORAL_ADDRESS, as for the worker") from None
+            raise Failed(
+                f"{where}; set DATAMON_STORE or TEMPORAL_ADDRESS to the same value as for the worker"
+            ) from None
 
     async def described(self) -> StoredDiamond:
         """The diamond as published in the store."""
@@ -361,12 +363,12 @@ class Diamond:
     ) -> CommitAnswer:
         """Make the bundle of all done splits.
 
-        With `wait`, once no split runs any more and at least one is done; or, if `splits` says so, that many. After
-        `timeout_seconds` it waits no longer, and fails. The label is set by the workflow, once the bundle exists. The
-        same `request` gives the same bundle again.
+        With `wait`, it first waits until no split is running and at least one, or as many as `splits` says, are done.
+        After `timeout_seconds` it stops waiting and fails. The workflow sets the label once the bundle exists. The same
+        `request` gives the same bundle again.
         """
         if timeout_seconds is not None and not (wait and 0 < timeout_seconds <= MAX_SECONDS):
-            raise BadUsage("a timeout is a number of seconds above 0, and goes with waiting")
+            raise BadUsage("a timeout must be more than 0 seconds, and needs `wait`")
         words = checked_text("message", message).strip()
         if not words:
             raise BadUsage("the message is empty; say in a sentence what this version is")
@@ -420,7 +422,7 @@ class Diamond:
         return await retry_while_busy(lambda: self.handle.query(DiamondWorkflow.splits, number))
 
     async def cancel(self, reason: str = "canceled by the user", *, request: str | None = None) -> None:
-        """Stop all splits, wait until they have, and close the diamond without a bundle."""
+        """Stop all splits, wait until they have stopped, and close the diamond without a bundle."""
         wanted = CancelRequest(checked_request(request) or new_id(), checked_text("reason", reason))
         await self._ask(DiamondWorkflow.cancel, wanted, "it cannot be canceled any more")
 
@@ -483,7 +485,7 @@ def checked_request(request: str | None) -> str:
     if request is None:
         return ""
     if not request.strip():
-        raise BadUsage("the request is empty; give it an id of your own, or leave it out")
+        raise BadUsage("the request is empty; give an id of your own, or leave it out")
     return checked_text("request", request, MAX_ID)
 
 

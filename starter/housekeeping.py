@@ -60,7 +60,7 @@ class Housekeeping:
         *,
         dry_run: bool = False,
     ) -> HousekeepingReport:
-        """One round, now. A dry run only tells what it would do."""
+        """Run one round now. A dry run only reports what it would do."""
         client = self._datamon.client
         await require_worker(client, TASK_QUEUE)
         request = HousekeepingInput(older_than.total_seconds(), abandoned_after.total_seconds(), dry_run)
@@ -91,7 +91,7 @@ class Housekeeping:
         older_than: timedelta = timedelta(days=7),
         abandoned_after: timedelta = timedelta(days=30),
     ) -> Scheduled:
-        """Have a round done again and again, from now on in this way. One that is still going is not overtaken."""
+        """Schedule rounds, in place of any earlier schedule. No round starts while another is still running."""
         request = HousekeepingInput(older_than.total_seconds(), abandoned_after.total_seconds(), cron=cron)
         schedule = Schedule(
             action=ScheduleActionStartWorkflow(
@@ -113,7 +113,7 @@ class Housekeeping:
         return await self.scheduled()
 
     async def scheduled(self) -> Scheduled:
-        """The rounds to come. NotFound, where there are none."""
+        """The scheduled rounds. Raises NotFound if there are none."""
         try:
             description = await self._handle.describe()
         except RPCError as error:
@@ -130,7 +130,7 @@ class Housekeeping:
         )
 
     async def unschedule(self) -> None:
-        """No more rounds."""
+        """Remove the schedule."""
         try:
             await self._handle.delete()
         except RPCError as error:

@@ -81,7 +81,7 @@ def _head(report: Report, title: str, now: str) -> str:
     if bundle is not None:
         lines.append(f"<p>Bundle <code>{_text(bundle.id)}</code>: {_text(bundle.message)}</p>")
     if diamond.reason:
-        lines.append(f"<p>The last thing that went wrong: {_text(diamond.reason)}</p>")
+        lines.append(f"<p>The last failure: {_text(diamond.reason)}</p>")
     return "".join(lines)
 
 
@@ -116,10 +116,10 @@ def _timeline(report: Report, now: str) -> str:
     end = max(epoch_seconds(split.ended or now) for split in drawn)
     span = max(end - start, 0.001)
     rows = "".join(_bar(split, start, span, now) for split in drawn)
-    note = f" The {DRAWN} slowest of {len(report.splits):,}." if len(report.splits) > DRAWN else ""
-    about = f"From the first add to the last end, {_duration(span)}. Grey is waiting for a place."
+    note = f" The {DRAWN} slowest of {len(report.splits):,} are shown." if len(report.splits) > DRAWN else ""
+    about = f"From the first add to the end of the last split: {_duration(span)}. Grey is waiting for a place."
     if any(split.generation > 1 for split in drawn):
-        about += " Of splits that were added again, the newest run is shown."
+        about += " For splits that were added again, the newest run is shown."
     about += note
     return f'<h2>Timeline</h2><p class="soft">{about}</p>{rows}'
 
@@ -195,7 +195,10 @@ def _conflicts(report: Report) -> str:
     return f"<h2>Conflicts</h2><p>{kept}{more}{unnamed}</p>" + _table(columns, rows)
 
 
-_WHY_MORE = "files of splits that were left out are not in the bundle, and what several splits hold alike is there once"
+_WHY_MORE = (
+    "files of splits that were left out are not in the bundle, "
+    "and files that several splits hold with the same content are in it once"
+)
 
 
 def _contributors(report: Report) -> str:

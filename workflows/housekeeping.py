@@ -1,4 +1,4 @@
-"""HousekeepingWorkflow: goes through all repos and has removed what is left of diamonds that ended long ago."""
+"""HousekeepingWorkflow: goes through all repos and removes what is left of diamonds that ended long ago."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILURES = 100  # repos that a report names as failed
 
 @dataclass(frozen=True)
 class HousekeepingReport:
-    """What a round of housekeeping came to."""
+    """The result of a round of housekeeping."""
 
     dry_run: bool = False
     repos: int = 0
@@ -55,7 +55,7 @@ class HousekeepingReport:
 
 @dataclass(frozen=True)
 class HousekeepingInput:
-    """How long things are left alone, and, when it has continued as new, how far it got."""
+    """How long things are left alone and, if the round has continued as new, how far it got."""
 
     older_than_seconds: float = timedelta(days=7).total_seconds()
     silent_seconds: float = timedelta(days=30).total_seconds()
@@ -91,9 +91,9 @@ class HousekeepingWorkflow(ShowsRetries):
                     workflow.continue_as_new(rest)
         return self._report
 
-    @workflow.query(description="What this round has come to so far.")
+    @workflow.query(description="The result of this round so far.")
     def report(self) -> HousekeepingReport:
-        """How far it is."""
+        """The result so far."""
         return self._report
 
     async def _clean(self, repos: list[RepoName]) -> None:
@@ -104,7 +104,7 @@ class HousekeepingWorkflow(ShowsRetries):
         self._describe()
 
     async def _clean_one(self, repo: RepoName) -> RepoReport | str:
-        """One repo that cannot be cleaned up does not keep the others from it."""
+        """Clean up one repo. If that fails, the other repos are still cleaned up."""
         options = self._request.options
         try:
             return await run_long_activity(

@@ -1,4 +1,4 @@
-"""Finding the workflows of this package: a class is registered by being there."""
+"""Finds the workflows of this package, which need not be registered anywhere."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class MakeBundle:
 
 @dataclass(frozen=True)
 class BundleReport:
-    """What a bundle came to."""
+    """A bundle in numbers."""
 
     files: int
     bytes: int
@@ -56,9 +56,9 @@ class CommitActivities(ABC):
     @activity.defn
     @abstractmethod
     def make_bundle(self, request: MakeBundle) -> BundleReport:
-        """Merge, then publish. Run again, it finds its own lists and its own bundle.yaml, and answers the same."""
+        """Merge, then publish. A repeated attempt finds the lists and bundle.yaml of the first and answers the same."""
 
     @activity.defn
     @abstractmethod
     def give_up_bundle(self, request: GiveUpBundle) -> BundleReport | None:
-        """See to it that no attempt that wakes up late makes the bundle; or report on it, if one already has."""
+        """Prevent an attempt that wakes up late from making the bundle. If one already has, report on the bundle."""

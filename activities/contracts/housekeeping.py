@@ -24,7 +24,7 @@ class CleanRepo:
 
 @dataclass(frozen=True)
 class RepoReport:
-    """What cleaning up came to, and the first diamonds that it is about."""
+    """The result of cleaning up a repo: counts, and the first diamonds concerned."""
 
     removed: int = 0
     objects: int = 0
@@ -47,14 +47,14 @@ class RepoReport:
 
 
 class HousekeepingActivities(ABC):
-    """Works with the credentials of housekeeping, where it has some of its own."""
+    """Uses the credentials of housekeeping, if it has its own."""
 
     @activity.defn
     @abstractmethod
     def list_repos(self, after: str) -> list[RepoName]:
-        """The next names of repos."""
+        """The names of the next repos after `after`."""
 
     @activity.defn
     @abstractmethod
     def clean_repo(self, request: CleanRepo) -> RepoReport:
-        """Remove what may go. An attempt that takes over goes on behind the last diamond that was done."""
+        """Remove what may be removed. An attempt that takes over continues after the last diamond that was done."""

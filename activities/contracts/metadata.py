@@ -41,7 +41,7 @@ class EndSplit:
 
 @dataclass(frozen=True)
 class EndedSplit:
-    """How a split ended, as the store has it."""
+    """How a split ended, according to the store."""
 
     state: SplitState
     reason: str
@@ -70,17 +70,17 @@ class MetadataActivities(ABC):
     @activity.defn
     @abstractmethod
     def finish_split(self, finish: FinishSplit) -> None:
-        """Put how the split ended over split.yaml, keeping what the upload recorded there."""
+        """Record in split.yaml how the split ended, and keep what the upload recorded there."""
 
     @activity.defn
     @abstractmethod
     def end_split(self, end: EndSplit) -> EndedSplit:
-        """Find out how a split ended whose workflow is gone; if it did not, it is failed from here on."""
+        """Find out how a split whose workflow is gone has ended. If it has not ended, mark it as failed."""
 
     @activity.defn
     @abstractmethod
     def fail_splits(self, splits: list[Split]) -> None:
-        """Put split.yaml of splits that never got their turn."""
+        """Put split.yaml of splits that were never started."""
 
     @activity.defn
     @abstractmethod

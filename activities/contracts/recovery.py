@@ -14,7 +14,7 @@ from datamon.diamonds.model import Diamond, SplitState
 
 @dataclass(frozen=True)
 class TakeUp:
-    """A diamond to take up, and why splits that were running are failed."""
+    """A diamond to take up. Splits that were running fail with this `reason`."""
 
     repo: RepoName
     diamond: DiamondId
@@ -25,7 +25,7 @@ class TakeUp:
 
 @dataclass(frozen=True)
 class RecoveredSplit:
-    """A split that has ended. `stopped`: only now, by taking up its diamond."""
+    """A split that has ended. `stopped`: it was running until its diamond was taken up."""
 
     id: SplitId
     state: SplitState
@@ -42,7 +42,7 @@ class RecoveredSplit:
 
 @dataclass(frozen=True)
 class TakenUp:
-    """A diamond as it was last published. `made` is the bundle that was being made, if that had come to an end."""
+    """A diamond as it was last published. `made` is the bundle that was being made, if it exists by now."""
 
     diamond: Diamond
     made: BundleReport | None = None
@@ -55,4 +55,4 @@ class RecoveryActivities(ABC):
     @activity.defn
     @abstractmethod
     def take_up(self, request: TakeUp) -> TakenUp:
-        """Find what a diamond came to. Whoever still works for its lost workflow can publish nothing from here on."""
+        """Find out how far a diamond got. From here on, nobody who works for its lost workflow can publish anything."""

@@ -26,7 +26,7 @@ class UploadSplit:
 
 @dataclass(frozen=True)
 class UploadReport:
-    """What an upload came to."""
+    """The result of an upload."""
 
     files: int
     bytes: int
@@ -42,4 +42,4 @@ class UploadActivities(ABC):
     @activity.defn
     @abstractmethod
     def upload_split(self, request: UploadSplit) -> UploadReport:
-        """Store the files of a source and their lists. A repeated attempt goes on where the last one ended."""
+        """Store the files of a source and their lists. A repeated attempt continues where the last one ended."""

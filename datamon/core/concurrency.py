@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 def map_concurrently(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-    """Do the work on several items at a time. Results come in order, at most READ_AHEAD before they are used."""
+    """Do the work on several items at a time. Results come in order, at most READ_AHEAD ahead of their use."""
     rest = iter(items)
     with ThreadPoolExecutor(THREADS) as pool:
         while batch := list(islice(rest, READ_AHEAD)):

@@ -1,8 +1,8 @@
 """One family of errors that a person can act on.
 
-Every error has a code, fields, and a sentence that says what happened. What to do next depends on where one stands, at
-a terminal or behind a URL, so it is added there: see `Remedy`. The fields are plain values, so an error crosses pickle
-(out of a Spark task) and Temporal (out of an activity), and is raised again on the other side as the same class:
+Every error has a code, fields, and a sentence that says what happened. What to do next differs between a terminal and
+an HTTP client, so it is added where the error is shown: see `Remedy`. The fields are plain values, so an error crosses
+pickle (out of a Spark task) and Temporal (out of an activity), and is raised again on the other side as the same class:
 `rebuild(error.code, error.args)`.
 
 exit codes: 1 failed, 2 wrong usage, 3 not found, 4 already exists or wrong state,
@@ -80,7 +80,7 @@ class DatamonError(Exception):
     code: ClassVar[ErrorCode] = ErrorCode.FAILED
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False  # whether it is worth trying the same call again later
-    needs_a_person: ClassVar[bool] = False  # whether that goes on failing until somebody mends something
+    needs_a_person: ClassVar[bool] = False  # whether it keeps failing until somebody fixes something
 
     def __post_init__(self) -> None:
         self.args = tuple(getattr(self, field.name) for field in fields(self))
@@ -119,7 +119,7 @@ class NotFound(DatamonError):
     kind: str
     name: str
     remedy: str = Remedy.NONE
-    repo: str = ""  # that it would be in
+    repo: str = ""  # the one that it would be in
     deleted: str = ""  # who deleted it, when and why, if somebody did
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ class WrongState(DatamonError):
 
 @dataclass(eq=False)
 class NothingToCommit(DatamonError):
-    """A commit needs done splits, at least one or as many as the caller said."""
+    """A commit needs done splits: at least one, or as many as the caller asked for."""
 
     code = ErrorCode.NOTHING_TO_COMMIT
     exit_code = 4
@@ -213,7 +213,7 @@ class SourceMissing(DatamonError):
 
 @dataclass(eq=False)
 class SourceUnreadable(DatamonError):
-    """A file or folder of the source cannot be read. `reason` is the operating system's word for it."""
+    """A file or folder of the source cannot be read. `reason` is what the operating system says."""
 
     code = ErrorCode.SOURCE_UNREADABLE
     path: str
@@ -241,7 +241,7 @@ class SourceEmpty(DatamonError):
 
 @dataclass(eq=False)
 class SourceChanged(DatamonError):
-    """A source file changed or vanished while it was uploaded, so its content is nobody's intention."""
+    """A source file changed or vanished while it was uploaded, so what was read may be half old and half new."""
 
     code = ErrorCode.SOURCE_CHANGED
     path: str
@@ -292,7 +292,7 @@ class DestinationInUse(DatamonError):
 
 @dataclass(eq=False)
 class UnsafePath(DatamonError):
-    """A file of a bundle would be written through something in the destination that is no folder."""
+    """A file of a bundle would be written through something in the destination that is not a folder."""
 
     code = ErrorCode.UNSAFE_PATH
     exit_code = 4
@@ -306,7 +306,7 @@ class UnsafePath(DatamonError):
 
 @dataclass(eq=False)
 class CorruptObject(DatamonError):
-    """An object in the store is not what its place says: `reason` names the field or the line."""
+    """An object in the store is not what its key promises. `reason` names the field or the line."""
 
     code = ErrorCode.CORRUPT_OBJECT
     key: str
@@ -318,7 +318,7 @@ class CorruptObject(DatamonError):
 
 @dataclass(eq=False)
 class CorruptFile(DatamonError):
-    """The bytes in the store do not have the hash that the file list promises. `others` are files in the same case."""
+    """The bytes in the store do not have the hash that the file list promises. `others` are more such files."""
 
     code = ErrorCode.CORRUPT_FILE
     name: str
@@ -331,7 +331,7 @@ class CorruptFile(DatamonError):
         if not self.others:
             return f"{sentence}; the file was left out"
         named = ", ".join(map(quoted, self.others[:SPELLED_OUT])) + (", …" if len(self.others) > SPELLED_OUT else "")
-        return f"{sentence}, and so it is with {counted(len(self.others), 'more file')} ({named}); they were left out"
+        return f"{sentence}; the same is true of {counted(len(self.others), 'more file')} ({named}); all were left out"
 
 
 @dataclass(eq=False)
@@ -399,7 +399,7 @@ class StoreUnreachable(DatamonError):
 
 @dataclass(eq=False)
 class StoreFull(DatamonError):
-    """There is no room in the store. What was to be written is tried again: somebody will make room."""
+    """There is no room in the store. The write is tried again, because somebody will make room."""
 
     code = ErrorCode.STORE_FULL
     exit_code = 6
@@ -414,7 +414,7 @@ class StoreFull(DatamonError):
 
 @dataclass(eq=False)
 class StoreRefused(DatamonError):
-    """The store says no, and will go on saying so: wrong credentials, no permission, no such bucket."""
+    """The store refuses, and will refuse the next attempt too: wrong credentials, no permission, no such bucket."""
 
     code = ErrorCode.STORE_REFUSED
     exit_code = 6
@@ -454,12 +454,12 @@ class NoWorker(DatamonError):
 _BY_CODE: dict[ErrorCode, type[DatamonError]] = {cls.code: cls for cls in DatamonError.__subclasses__()}
 
 
-def rebuild(code: str, args: Sequence[Any]) -> DatamonError:
-    """The error that had this code and these args. One that this version does not know keeps its words."""
+def rebuild(code: str, args: Sequence[Any], words: str = "") -> DatamonError:
+    """The error with this code and these args. If this version does not know it, its words are kept."""
     try:
         return _BY_CODE[ErrorCode(code)](*args)
     except (ValueError, TypeError):
-        return Failed(f"{code}: {', '.join(map(str, args))}")
+        return Failed(words or f"{code}: {', '.join(map(str, args))}")
 
 
 _Args = ParamSpec("_Args")
@@ -467,7 +467,7 @@ _Out = TypeVar("_Out")
 
 
 def error_as_value(work: Callable[_Args, _Out], *args: _Args.args, **options: _Args.kwargs) -> _Out | DatamonError:
-    """Do some work and return its error instead of raising it: out of a Spark task only a value comes back whole."""
+    """Do some work and return its error instead of raising it: only a value comes back whole from a Spark task."""
     try:
         return work(*args, **options)
     except DatamonError as error:

@@ -29,7 +29,7 @@ def glob(pattern: str) -> GitIgnoreSpec:
 
 
 def literal_prefix(pattern: str) -> str:
-    """What all names begin with that a glob may match."""
+    """The folder of all names that a glob may match; empty if they may be in any folder."""
     if "/" not in pattern.rstrip("/"):  # it may match in any folder
         return ""
     return _MAGIC.split(pattern.removeprefix("./"), maxsplit=1)[0].lstrip("/").rpartition("/")[0]

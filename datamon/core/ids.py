@@ -53,7 +53,7 @@ def label_name(text: str) -> LabelName:
 
 
 def checked_text(kind: str, text: str, most: int = MAX_TEXT) -> str:
-    """Free text that can be stored, or BadUsage. A terminal with another encoding can give some that cannot."""
+    """Free text that can be stored, or BadUsage. A terminal with another encoding can give text that cannot."""
     try:
         if (size := len(text.encode())) > most:
             raise BadUsage(f"the {kind} has {size:,} bytes; at most {most:,} bytes are allowed")
@@ -68,7 +68,7 @@ def new_id() -> str:
 
 
 def id_of(*words: str) -> str:
-    """An id that is always the same for the same words. For what a client may ask for twice under one request."""
+    """An id that is always the same for the same words. Used where a client may repeat a request."""
     return str(Ksuid.from_bytes(blake3("\0".join(words).encode()).digest(Ksuid.PAYLOAD_LENGTH_IN_BYTES + 4)))
 
 

@@ -1,4 +1,4 @@
-"""Moments in time as text: RFC 3339 in UTC with nanoseconds, because a datetime ends at microseconds."""
+"""Moments in time as text: RFC 3339 in UTC with nanoseconds, because a datetime has only microseconds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def instant(ns: int) -> str:
 
 
 def epoch_seconds(instant: str) -> float:
-    """Seconds since the epoch of such a text."""
+    """The seconds since the epoch that an instant stands for."""
     return datetime.fromisoformat(f"{instant[:26]}+00:00").timestamp()
 
 
 def seconds_between(earlier: str | None, later: str | None) -> float:
-    """The time from one such text to another; 0 where one of them is missing."""
+    """The seconds from one instant to another; 0 if one of them is missing."""
     return max(0.0, epoch_seconds(later) - epoch_seconds(earlier)) if earlier and later else 0.0

@@ -1,7 +1,7 @@
 """File names: which are legal, and the order they stand in.
 
-Names are compared component by component. `sort_key(name)` is a string that sorts so: it puts NUL, which no name may
-contain, in the place of `/`. In that order a file stands right before everything below it:
+Names are compared component by component. `sort_key(name)` is a string that sorts in this order: it has NUL, which no
+name may contain, in the place of `/`. A file stands right before everything below it:
 
     x   x/a   x/b/c   x-1   y
 """
@@ -96,10 +96,10 @@ def inside_folder(key: str) -> NameRange:
     return NameRange(key + "\0", key + "\1")
 
 
-# What a regular expression begins with, if it means just that: characters, and others that a backslash makes plain.
+# The literal text that a regular expression begins with: plain characters, and those that a backslash makes plain.
 _PLAIN = re.compile(r"(?:\^|\\A)((?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s])*)([*?{+]?)")
 
-_NO_SYNTAX = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)  # what is escaped, and sets of characters
+_NO_SYNTAX = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)  # escaped characters, and sets of characters
 
 
 def range_of_pattern(pattern: str) -> NameRange:

@@ -1,4 +1,4 @@
-"""Tuning of processes that run tasks: by default, PySpark and the C library cost small tasks more than their work."""
+"""Tuning of processes that run tasks: by default, PySpark and the C library take longer than a small task itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAPPED_FROM = 32 << 20
 def tune_process() -> None:
     """Prepare a process for its tasks; only the first call does anything.
 
-    PySpark collects garbage after every task. What was imported holds none, but looking through it takes 10 ms, so it
-    is left out from now on. And memory that a task has freed is kept for the next one: a tenth of a merge went into
-    getting the same pages from the kernel again.
+    PySpark collects garbage after every task. Imported modules hold none, but looking through them takes 10 ms, so they
+    are left out from now on. Memory that a task has freed is kept for the next one: otherwise a tenth of a merge goes
+    into getting the same pages from the kernel again.
     """
     gc.collect()
     gc.freeze()
@@ -26,4 +26,4 @@ def tune_process() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, MAPPED_FROM)
         libc.mallopt(_M_TRIM_THRESHOLD, KEPT_FREE)
-        libc.mallopt(_M_ARENA_MAX, 1)  # else every thread that reads would keep as much
+        libc.mallopt(_M_ARENA_MAX, 1)  # otherwise every thread that reads would keep as much

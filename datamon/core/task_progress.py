@@ -1,7 +1,7 @@
 """How tasks report their progress to the activity that runs them.
 
-Each task sends small datagrams with what it has done so far; the newest counts. One that is lost, or a network that
-lets none through, costs a look at the progress and nothing else.
+Each task sends small datagrams with what it has done so far; the newest counts. If some are lost, or the network lets
+none through, only the display of progress suffers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _decode = msgspec.json.Decoder(_Message).decode
 
 
 def ignore_progress(files: int, bytes: int, stored: int) -> None:
-    """The ReportProgress of those who do not want to know."""
+    """A ReportProgress that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)

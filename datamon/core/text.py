@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 REASON_BYTES = 480  # of a reason that goes through Temporal, where a letter that is not ASCII takes six or twelve
-SPELLED_OUT = 10  # how many of many names a sentence holds
+SPELLED_OUT = 10  # how many names a sentence holds, if there are many
 
 
 def counted(number: int, noun: str) -> str:
@@ -24,7 +24,7 @@ def os_reason(error: OSError) -> str:
 
 
 def shortened(text: str, most_bytes: int, most_characters: int = 300) -> str:
-    """As much of a text as fits, where it goes through JSON with nothing but ASCII in it: many share a message."""
+    """As much of a text as fits into so many bytes of JSON in ASCII: many such texts share a message."""
     text = text[:most_characters]
     while (size := len(json.dumps(text))) > most_bytes:
         text = text[: len(text) * most_bytes // size]

@@ -1,4 +1,5 @@
 """Diamonds and splits as they are published: making, committing, previewing, reporting on and removing them.
 
-Imports every package of datamon above it but not `branches`, `flows` or `transfer`, which do not import it either.
+Imports `datamon.core`, `datamon.stores`, `datamon.content`, `datamon.lists`, `datamon.merge`, `datamon.bundles` and
+`datamon.sources`.
 """

@@ -27,7 +27,7 @@ def diamond_exists(diamond: DiamondId) -> AlreadyExists:
 
 
 def reserve_id(context: Context, diamond: Diamond) -> None:
-    """Record that an id is taken, or AlreadyExists. The same diamond again is an earlier attempt of ours."""
+    """Record that an id is taken, or raise AlreadyExists, unless an earlier attempt of ours took it."""
     taken = IdReservation(id=diamond.id, repo=diamond.repo, contributor=diamond.contributor, created=diamond.created)
     try:
         create_same(context.metadata, keys.id_reservation(diamond.repo, diamond.id), descriptors.dump(taken))
@@ -84,7 +84,7 @@ def delete_repo(context: Context, repo: RepoName, contributor: Contributor, reas
         diamonds = read_existing(names, lambda name: read_diamond(context, repo, DiamondId(name)))
         open_ones = [diamond.id for diamond in diamonds if not diamond.state.ended]
         if open_ones:
-            why = f"it has {counted(len(open_ones), 'diamond')} open, {open_ones[0]} for one"
+            why = f"it has {counted(len(open_ones), 'diamond')} open, for example {open_ones[0]}"
             raise WrongState("repo", repo, "in use", why, Remedy.END_DIAMONDS)
 
     return deletion.delete_repo(context, repo, contributor, reason, now, check_unused)
@@ -102,18 +102,18 @@ def skipped_by(context: Context, split: Split) -> Iterator[Skipped]:
 
 
 def publish_diamond(context: Context, diamond: Diamond) -> None:
-    """Put the next revision of diamond.yaml. One that is gone is not put again: housekeeping has removed it."""
+    """Put the next revision of diamond.yaml. If it is gone, housekeeping has removed it, and it is not put again."""
     publish_next(context.vmetadata, keys.diamond(diamond.repo, diamond.id), diamond)
 
 
 def check_epoch(context: Context, repo: RepoName, diamond: DiamondId, epoch: str) -> None:
-    """StaleWrite for a split that an earlier workflow of its diamond started, before that was lost and recovered."""
+    """Raise StaleWrite for a split that was started before its diamond was lost and recovered."""
     if read_diamond(context, repo, diamond).epoch != epoch:
         raise StaleWrite(keys.diamond(repo, diamond))
 
 
 def take_up(context: Context, diamond: Diamond, epoch: str, now: str) -> Diamond:
-    """Shut out whoever worked for a diamond before. Done again by the same, it changes nothing."""
+    """Shut out whoever worked for a diamond before. Repeated with the same epoch, it changes nothing."""
     if diamond.epoch == epoch:
         return diamond
     taken = replace(diamond, epoch=epoch, revision=diamond.revision + 1, updated=now)
@@ -122,7 +122,7 @@ def take_up(context: Context, diamond: Diamond, epoch: str, now: str) -> Diamond
 
 
 def revise_split(store: ObjectStore, key: str, generation: int, change: Callable[[Split], Split]) -> Split:
-    """Put the next revision of split.yaml, as long as it is about this generation. No change, no revision."""
+    """Put the next revision of split.yaml, if it is about this generation. Without a change nothing is put."""
     seen = store.get_versioned(key)
     split = descriptors.load(Split, key, seen.body)
     if split.generation != generation:
@@ -136,7 +136,7 @@ def revise_split(store: ObjectStore, key: str, generation: int, change: Callable
 
 
 def end_split(store: ObjectStore, key: str, generation: int, ended: str, reason: str) -> Split:
-    """How a split ended whose workflow is gone: as it published itself, or else as failed, here and now."""
+    """End a split whose workflow is gone: keep the end that it published, or else let it fail now."""
 
     def end(split: Split) -> Split:
         if split.state is not SplitState.RUNNING:

@@ -16,7 +16,7 @@ from datamon.stores.protocol import ObjectStore
 
 
 def read_splits(vmetadata: ObjectStore, repo: RepoName, diamond: DiamondId, taken: Iterable[TakenSplit]) -> list[Split]:
-    """The descriptors of splits that go into a bundle, each seen to be done in the generation that was taken."""
+    """The descriptors of splits that go into a bundle, each checked to be done in the generation that was taken."""
 
     def read(split: TakenSplit) -> Split:
         key = keys.split(repo, diamond, split.id)

@@ -1,7 +1,7 @@
 """What a commit would do, without doing it: who wins, what is contested, what is left out.
 
-Works like the commit itself, over the same ranges and by the same rules, but keeps only what is contested. Blocks of
-lists that no other split comes near are counted undecoded.
+Works like the commit itself, over the same ranges and by the same rules, but keeps only what is contested. Blocks that
+overlap no block of another list are counted undecoded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from datamon.stores.context import Context
 
 @dataclass(frozen=True, slots=True)
 class Loser:
-    """A version that would lose, and under which name it would be kept."""
+    """A version that would lose, and the name that it would be kept under."""
 
     split: SplitId
     size: int
@@ -31,7 +31,7 @@ class Loser:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A name that splits do not agree on. Overruled: the winner has a file or folder in its place."""
+    """A name that splits do not agree on. `overruled`: the winner has a file or folder in its place."""
 
     name: str
     winner: SplitId
@@ -81,7 +81,7 @@ def preview(
     lost: Counter[SplitId] = Counter()
     for part in work_of(task, context):
         if not isinstance(part, Part):
-            continue  # of a base, which a diamond does not have
+            continue  # a list of a base, which a diamond does not have
         report, settled = preview_part(part, task, context)
         result.files, result.bytes = result.files + report.files, result.bytes + report.bytes
         result.conflicts += report.conflicts

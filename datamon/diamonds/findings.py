@@ -9,7 +9,7 @@ from datamon.core.ids import DiamondId, RepoName
 
 
 class Verdict(StrEnum):
-    """What is to become of a diamond."""
+    """What is to be done with a diamond."""
 
     REMOVE = "remove"
     KEEP = "keep"
@@ -18,7 +18,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Instants: what ended before `ended` may go; what is open and silent since before `silent` looks abandoned."""
+    """Instants: what ended before `ended` may be removed; what is open and silent since `silent` looks abandoned."""
 
     ended: str
     silent: str
@@ -26,7 +26,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A diamond worth telling of."""
+    """A diamond that housekeeping reports."""
 
     repo: RepoName
     diamond: DiamondId

@@ -88,7 +88,7 @@ class Diamond:
     mode: ConflictMode | None = None
     ended: str | None = None
     making: BundleId | None = None  # the bundle that the commit under way will make, unless it fails
-    label: str = ""  # what that commit is to label it with, or has
+    label: str = ""  # the label that this commit sets, or has set
     bundle: BundleId | None = None
     metadata: dict[str, str] = field(default_factory=dict)  # the user's own; its bundle has it too
     opening: str = ""  # the request that it was opened by, if its client gave one
@@ -96,17 +96,17 @@ class Diamond:
     splits: dict[SplitState, int] = field(default_factory=dict)
     reason: str = ""  # why the last commit failed
     server: str = ""  # which Temporal namespace its workflow is in
-    epoch: str = ""  # who took it up last, after it was lost; splits of before count no more
+    epoch: str = ""  # which recovery took it up last; splits of earlier epochs no longer count
     version: int = 1
 
     @property
     def age(self) -> tuple[int, int]:
-        """Which of two descriptors of one diamond is the newer one."""
+        """What descriptors of one diamond are compared by: the greater is the newer."""
         return 0, self.revision
 
 
 def ended(diamond: DiamondId, state: DiamondState, bundle: BundleId | None, refused: str) -> WrongState:
-    """What to say to those who want to change a diamond that has ended."""
+    """The error for a change to a diamond that has ended."""
     return WrongState("diamond", diamond, state, f"{refused}; it became bundle {bundle}" if bundle else refused)
 
 
@@ -138,11 +138,11 @@ class Split:
     reason: str = ""
     plan: str = ""
     epoch: str = ""  # of its diamond, when it was started
-    request: str = ""  # that it was added by
+    request: str = ""  # the one that it was added by
     lists: list[ListRef] = field(default_factory=list, metadata=ONE_LINE_EACH)
     version: int = 1
 
     @property
     def age(self) -> tuple[int, int]:
-        """Which of two descriptors of one split is the newer one."""
+        """What descriptors of one split are compared by: the greater is the newer."""
         return self.generation, self.revision

@@ -20,12 +20,12 @@ from datamon.merge.modes import ConflictMode
 from datamon.stores.context import Context
 
 NAMED = 1_000  # conflicts that are spelled out; all are counted
-WINNERS = 100  # of which the first have their winners named: each is looked for in all splits
+WINNERS = 100  # and how many of them have their winner named, which is looked for in all splits
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A version that lost, and is kept in the bundle. `winner` is the split that won, where that can be told."""
+    """A version that lost, and is kept in the bundle. `winner` is the split that won, if that is known."""
 
     name: str
     split: SplitId
@@ -35,7 +35,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A diamond, whole."""
+    """Everything about one diamond."""
 
     diamond: Diamond
     splits: list[Split]
@@ -51,7 +51,7 @@ class Report:
 
 
 def report_on(context: Context, repo: RepoName, diamond: DiamondId) -> Report:
-    """Gather it. Of a diamond without a bundle, what has failed so far is left out."""
+    """Gather the report. Without a bundle, the splits left out are those that have failed so far."""
     described = get_diamond(context, repo, diamond)
     splits = sorted(list_splits(context, repo, diamond), key=lambda split: (split.position, split.created))
     bundle = _bundle(context, described)
@@ -75,7 +75,7 @@ def _bundle(context: Context, diamond: Diamond) -> Bundle | None:
 
 
 def _winner(context: Context, bundle: Bundle, splits: list[Split], lost: Lost) -> SplitId | None:
-    """The split whose version of a name is in the bundle. None, if a file or folder is in its place, or it is gone."""
+    """The split whose version of a name is in the bundle. None if something else is in its place, or it is gone."""
     names = only_name(sort_key(lost.name))
     there = next(BundleReader(context, bundle).entries(names), None)
     if there is None:

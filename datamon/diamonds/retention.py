@@ -1,4 +1,4 @@
-"""What may go of diamonds that have ended, and what looks abandoned.
+"""What may be removed of diamonds that have ended, and which diamonds look abandoned.
 
     canceled, long ago                              removed
     done, long ago, and its bundle is complete      removed
@@ -6,8 +6,8 @@
     open, and nothing has happened for long         reported, never removed
     leftovers of one that is gone                   removed: an upload that woke up late wrote them
 
-Removed is what a diamond has in `vmetadata`: its descriptor goes last, so that a run that breaks off is taken up by
-the next one. Its bundle stays, and so does the record that its id is taken.
+Everything that a diamond has in `vmetadata` is removed, its descriptor last, so that the next run continues where one
+broke off. Its bundle stays, and so does the record that its id is taken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def findings(context: Context, repo: RepoName, limits: Limits, after: str = "") 
 
 
 def _finding(context: Context, repo: RepoName, name: DiamondId, limits: Limits) -> Finding | None:
-    """What is to be done about one diamond. Whatever of it is damaged, it is kept."""
+    """What is to be done about one diamond. If any part of it is damaged, it is kept."""
     try:
         return _judged(context, repo, name, limits)
     except CorruptObject as error:
@@ -70,14 +70,14 @@ def _problem(context: Context, diamond: Diamond) -> str | None:
             return "it names no bundle"
         _check_complete(context, get_bundle(context, diamond.repo, diamond.bundle))
     except (NotFound, CorruptObject) as error:
-        if isinstance(error, NotFound) and error.deleted:  # somebody wanted it to go
+        if isinstance(error, NotFound) and error.deleted:  # it was deleted on purpose
             return None
         return f"its bundle {diamond.bundle} is not complete: {error}"
     return None
 
 
 def _check_complete(context: Context, bundle: Bundle) -> None:
-    """Every list is there, byte for byte: once the splits are gone, nothing else says what the bundle holds."""
+    """Check that every list is whole: once the splits are gone, nothing else says what the bundle holds."""
     lists = bundle_lists(context, bundle.lists)
     for reference in bundle.lists:
         lists.open(reference).read_all()
@@ -109,7 +109,7 @@ def _leftovers(context: Context, repo: RepoName, diamond: DiamondId, limits: Lim
 
 
 def remove(context: Context, finding: Finding) -> int:
-    """Remove what a diamond has in vmetadata, its descriptor last. How many objects that were."""
+    """Remove what a diamond has in vmetadata, its descriptor last. Returns the number of objects."""
     repo, diamond = finding.repo, finding.diamond
     descriptor = keys.diamond(repo, diamond)
     parts = (key for key in context.vmetadata.keys(keys.diamond_folder(repo, diamond)) if key != descriptor)

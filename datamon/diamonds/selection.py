@@ -1,4 +1,4 @@
-"""Which splits a commit takes, which it leaves out and why, and whether they are enough. Only here."""
+"""Which splits a commit takes, which it leaves out and why, and whether they are enough: decided only here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STILL_RUNNING = "it is still running"
 
 
 class SplitOutcome(Protocol):
-    """As much as there is to know of a split."""
+    """What the rules need to know of a split."""
 
     @property
     def state(self) -> SplitState | None:
@@ -23,12 +23,12 @@ class SplitOutcome(Protocol):
 
     @property
     def generation(self) -> int:
-        """Of its newest run."""
+        """The generation of its newest run."""
         ...
 
     @property
     def position(self) -> int:
-        """Among the adds of its diamond."""
+        """Its place among the adds of its diamond."""
         ...
 
     @property
@@ -54,7 +54,7 @@ def left_out_splits(splits: Iterable[tuple[SplitId, SplitOutcome]]) -> list[Left
 def check_enough(
     diamond: DiamondId, counts: Mapping[SplitState, int], needed: int | None, failures: Sequence[str] = ()
 ) -> None:
-    """NothingToCommit, if fewer splits are done than it takes: one, or as many as the caller said."""
+    """Raise NothingToCommit if fewer splits are done than needed: one, or as many as the caller asked for."""
     if counts.get(SplitState.DONE, 0) < max(1, needed or 1):
         raise too_few(diamond, counts, needed, failures)
 
@@ -66,6 +66,6 @@ def too_few(
     failures: Sequence[str] = (),
     waited: float = 0,
 ) -> NothingToCommit:
-    """The refusal of a commit with fewer done splits than it takes, or with some that still run."""
+    """The refusal of a commit with fewer done splits than it needs, or with some that still run."""
     done, running, failed = (counts.get(state, 0) for state in (SplitState.DONE, SplitState.RUNNING, SplitState.FAILED))
     return NothingToCommit(diamond, done, running, failed, max(1, needed or 1), list(failures), waited)

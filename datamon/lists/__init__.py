@@ -16,19 +16,19 @@ Imports `datamon.core`, `datamon.stores` and `datamon.content`.
      {"mtime":…,"timestamp":…,"root":"aa…"},
      ]
 
-One line an entry, each a JSON object, and in the same order one line for where its content lies. JSON escapes line
-breaks, so a line feed is always the end of a line. A line means the same in any list, so a merge moves lines about and
-decodes only what it needs of them.
+Each entry has a line, which is a JSON object, and in the same order a second line that says where its content lies.
+JSON escapes line breaks, so a line feed is always the end of a line. A line means the same in any list, so a merge
+moves lines about and decodes only what it needs of them.
 
-All up to `blocks:` is the *head*. Its BLAKE3 is the digest of the list: the head holds the digests of every block, so
-it vouches for every byte. Whoever needs a few names reads the head and a block or two, and still knows that they are
-what was written. The digests of the entries, without the places, make up the *identity* of the list: it says which
-content the list holds under which names, and does not depend on when or where that was uploaded.
+Everything up to `blocks:` is the *head*. Its BLAKE3 is the digest of the list: the head holds the digests of every
+block, so it vouches for every byte. Whoever needs a few names reads the head and a block or two, and still knows that
+they are what was written. The digests of the entries, without the places, make up the *identity* of the list: it says
+which content the list holds under which names, and does not depend on when or where that was uploaded.
 
 A block begins at a name whose hash says so, one name in 256, and a list at one name in 16,384; see `cutting`. So where
-lists are cut depends on the names in them alone. Equal content makes lists with equal identities whatever its history,
-and a change rewrites only the lists it falls into, of which it copies every other block undecoded.
+lists are cut depends on the names in them alone. Equal content makes lists with equal identities whatever its history.
+A change rewrites only the lists it falls into, and copies every other block of them undecoded.
 
-A list may hold *deletions*, of a name or, where the name ends in `/`, of everything below a folder. Only lists that are
-to be merged do; those of a bundle do not.
+A list may hold *deletions*, of a name or, where the name ends in `/`, of everything below a folder. Only lists that
+have yet to be merged hold them; those of a bundle do not.
 """

@@ -6,10 +6,10 @@ places whatever was done to them before, and wherever a merge was divided into r
     name        a   b   c   d   e   f   g   h   i
     hash % 4    2   1   0   3   0   1   2   1   3
     blocks     |a   b  |c   d  |e   f   g   h   i        a block in 4 names, on average
-    lists      |a   b   c   d  |e   f   g   h   i        where the hash is also 0 in 8
+    lists      |a   b   c   d  |e   f   g   h   i        where the hash % 8 is 0 too
 
 Somebody could choose names that are never cut. So a block also ends when it is full, and a list at the first block
-after it is full; both are counted from its beginning, which makes them a function of the names too.
+after it is full. Both limits count from its beginning, so they too depend on the names alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Cutting:
 
     block_entries: int = BLOCK_ENTRIES
     list_entries: int = LIST_ENTRIES
-    fullness: int = 16  # so many times the average is the most
+    fullness: int = 16  # the most, as a multiple of the average
 
     @property
     def full_block(self) -> int:

@@ -54,9 +54,9 @@ class Block(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     count: int
     bytes: int  # of the files
     entries: int  # bytes of the lines of entries
-    places: int  # and of those of places
+    places: int  # bytes of the lines of places
     identity: str  # the digest of the entries
-    digest: str  # and that of the places
+    digest: str  # the digest of the places
     latest: int = 0  # the greatest timestamp of a file in it
     deletions: int = 0
 
@@ -67,7 +67,7 @@ class Block(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def settled(self) -> Block:
-        """The same for a bundle, in which the latest timestamp is of no use and would tell blocks apart for nothing."""
+        """The same for a bundle, where the latest timestamp has no use and would only make equal blocks differ."""
         if not self.latest:
             return self
         return Block(
@@ -76,7 +76,7 @@ class Block(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class _Summary(msgspec.Struct, frozen=True, gc=False):
-    """As much of an entry as it takes to put it into a list: quick to decode."""
+    """What must be known of an entry to put it into a list: quick to decode."""
 
     name: str
     size: int = DELETED
@@ -164,7 +164,7 @@ class Rows:
         return name_of(self.keys[-1])
 
     def at(self, positions: Sequence[int], keys: list[str] | None = None) -> Rows:
-        """Those at some positions, in that order. Whoever has their sort keys saves picking them."""
+        """The rows at some positions, in that order. A caller that has their sort keys saves picking them."""
         return Rows(
             keys if keys is not None else pick(self.keys, positions),
             pick(self.sizes, positions),
@@ -173,7 +173,7 @@ class Rows:
         )
 
     def without(self, positions: Sequence[int]) -> Rows:
-        """All but those at some positions, which ascend."""
+        """All rows but those at some positions, which ascend."""
         spans = [slice(start + 1, stop) for start, stop in pairwise([-1, *positions, len(self)])]
         return Rows(
             [one for span in spans for one in self.keys[span]],
@@ -201,7 +201,7 @@ def concatenated(parts: Sequence[Rows]) -> Rows:
 
 
 def no_rows() -> Rows:
-    """None at all."""
+    """No rows at all."""
     return Rows([], [], [], [])
 
 
@@ -227,10 +227,10 @@ def check_order(keys: Sequence[str], deleted: Sequence[bool] = ()) -> None:
     if any(map(le, islice(keys, 1, None), keys)):
         before, key = next((a, b) for a, b in pairwise(keys) if b <= a)
         raise Failed(f"{_shown(key)} came after {_shown(before)} in a file list")
-    if any(map(str.startswith, islice(keys, 1, None), keys)):  # seldom, so only then look closer
-        file = ""  # the last key that is one
+    if any(map(str.startswith, islice(keys, 1, None), keys)):  # rare, so look closer only then
+        file = ""  # the last key of a file
         for number, key in enumerate(keys):
-            if file and is_below(key, file) and key != file + "\0":  # that one deletes what was below
+            if file and is_below(key, file) and key != file + "\0":  # that deletes what was below it
                 raise Failed(f"{_shown(file)} is a file, and {_shown(key)} lies below it")
             if not (deleted and deleted[number : number + 1] == [True]):
                 file = key
@@ -241,7 +241,7 @@ def _shown(key: str) -> str:
 
 
 def decode_rows(key: str, entries: Sequence[bytes], places: Sequence[bytes]) -> Rows:
-    """The rows of blocks that follow each other. Bytes are copied as seldom as possible: this is most of a merge."""
+    """The rows of blocks that follow each other. Bytes are copied rarely: a merge spends most of its time here."""
     array = b"".join((b"[", *entries[:-1], entries[-1][:-2], b"]"))  # without the last comma it is JSON
     summaries = _decoded(key, _decode_summaries, array, "entries")
     lines = array.split(b"\n")
@@ -251,7 +251,7 @@ def decode_rows(key: str, entries: Sequence[bytes], places: Sequence[bytes]) -> 
     place_lines.pop()  # what follows the last end of a line
     if not len(summaries) == len(lines) == len(place_lines):
         raise CorruptObject(key, "`entries` and `places` do not match")
-    keys = [summary.name.replace("/", "\0") for summary in summaries]  # `sort_key` takes longer to call than to do
+    keys = [summary.name.replace("/", "\0") for summary in summaries]  # to call `sort_key` takes longer than this
     return Rows(keys, list(map(_size_of, summaries)), lines, place_lines)
 
 
@@ -319,14 +319,14 @@ class RawBlock:
         at     start                  middle                          end
         | OPEN | lines of entries     | BETWEEN | lines of places     | CLOSE |
 
-    All are offsets in `body`. They are no properties: a large commit copies thousands of blocks, and looks at each of
-    these often.
+    All are offsets in `body`. They are attributes, not properties, because a large commit copies thousands of blocks
+    and reads each offset often.
     """
 
     __slots__ = ("at", "block", "body", "end", "key", "middle", "start")
 
     def __init__(self, block: Block, body: bytes, at: int = 0, key: str = "") -> None:
-        """`key` is of the list that the block comes from."""
+        """`key` is that of the list that the block comes from."""
         self.block, self.body, self.at, self.key = block, body, at, key
         self.start = at + len(OPEN)
         self.middle = self.start + block.entries
@@ -376,7 +376,7 @@ class RawBlock:
         return self.body[start:stop], join_lines(places[before:-1])
 
     def row_before(self, key: str) -> Rows:
-        """The last row before a sort key; none where the block holds the key itself. It begins before the key."""
+        """The last row before a sort key; none if the block holds the key itself. The block begins before the key."""
         offset = self._offset(key)
         if offset == self.start:
             raise CorruptObject(self.key, "`index`: a block does not begin with its `first`")
@@ -388,7 +388,7 @@ class RawBlock:
         return decode_rows(self.key, [self.body[start:offset]], [join_lines(places)])
 
     def _offset(self, key: str) -> int:
-        """Where the lines of names from a sort key on begin.
+        """The offset of the first line whose name has this sort key or a greater one.
 
             start      low                 middle             high        end of entries
             | < key    | not looked at yet |                  | >= key    |
@@ -421,13 +421,13 @@ class RawBlock:
 
 
 def check_digest(key: str, body: bytes | memoryview, digest: str) -> None:
-    """Refuse bytes that are not those of a digest."""
+    """Refuse bytes that do not have this digest."""
     if blake3(body).hexdigest() != digest:
         raise CorruptObject(key, "its bytes do not match the digest in its descriptor")
 
 
 def make_block(rows: Rows, latest: int = 0, deletions: int = 0) -> RawBlock:
-    """A block of these rows. How many of them are deletions, and what the latest timestamp is, its writer knows."""
+    """A block of these rows. Its writer knows the latest timestamp, and how many of the rows are deletions."""
     entries, places = join_lines(rows.lines), join_lines(rows.places)
     block = Block(
         first=rows.first,
@@ -449,7 +449,7 @@ def head_of(blocks: Sequence[Block]) -> bytes:
 
 
 def identity_of(blocks: Iterable[Block]) -> str:
-    """What names these blocks hold, with which content."""
+    """The digest that stands for the names in these blocks and their content."""
     return blake3("".join(block.identity for block in blocks).encode()).hexdigest()
 
 
@@ -478,7 +478,7 @@ class Head:
         self.offsets = list(accumulate((block.length for block in self.blocks), initial=len(body)))
 
     def around(self, names: NameRange) -> tuple[int, int]:
-        """Which blocks can hold names of a range: from, and up to."""
+        """The blocks that can hold names of a range: the number of the first, and of the one after the last."""
         start = max(0, bisect_right(self.firsts, names.start) - 1)
         stop = len(self.firsts) if names.stop is None else bisect_left(self.firsts, names.stop)
         return start, max(start, stop)

@@ -30,7 +30,7 @@ from datamon.lists.format import (
 from datamon.lists.reference import ListRef
 from datamon.stores.protocol import ObjectStore
 
-DECODED_BLOCKS = 4  # at once: of a whole list, an entry takes half as long again
+DECODED_BLOCKS = 4  # at once: if a whole list is decoded at once, an entry takes half as long again
 SMALL_GAP = 8  # blocks, some 600 kB: reading them for nothing takes no longer than another request
 RECENT_HEADS = 128  # that a process remembers, at most 100 kB each
 
@@ -47,7 +47,7 @@ def _remember(digest: str, head: Head) -> None:
 
 
 class FileList:
-    """A file list that somebody vouches for by a reference."""
+    """A file list, and the reference that vouches for its bytes."""
 
     def __init__(self, key: str, reference: ListRef, get: Get) -> None:
         self.key, self.reference, self._get = key, reference, get
@@ -60,7 +60,7 @@ class FileList:
 
     @classmethod
     def in_memory(cls, key: str, reference: ListRef, body: bytes) -> Self:
-        """A list whose bytes are here."""
+        """A list whose bytes are in memory."""
         return cls(key, reference, lambda start, length: body[start : None if length is None else start + length])
 
     @property
@@ -75,9 +75,9 @@ class FileList:
     ) -> Iterator[Entry | Deletion]:
         """The entries in a range of names, in order. Blocks whose identity is in `skipping` are left out.
 
-        They are read at once or, for those who may need only the first of them, gradually: a block at first, and
-        then twice as many each time. Either way a few blocks at a time are decoded: so their entries stay in the
-        processor's caches, and the memory of the last ones serves for the next.
+        All blocks are read at once or, for callers that may need only the first entries, gradually: one block at first,
+        and then twice as many each time. Either way, a few blocks at a time are decoded, so that their entries stay in
+        the processor's caches and their memory is used again for the next ones.
         """
         blocks = self.head.blocks
         wanted = [number for number in range(*self.head.around(names)) if blocks[number].identity not in skipping]
@@ -88,11 +88,11 @@ class FileList:
                 yield from entries_of_blocks(raws, names)
 
     def rows(self, names: NameRange = EVERYTHING) -> Rows:
-        """The same as rows."""
+        """The entries in a range of names, as rows."""
         return rows_of_blocks(self.read_blocks(*self.head.around(names)), names)
 
     def latest(self, names: NameRange) -> int | None:
-        """The greatest timestamp of a file in a range of names. Of the blocks that lie inside, the head knows it."""
+        """The greatest timestamp of a file in a range of names. For blocks inside the range, the head has it."""
         start, stop = self.head.around(names)
         if start >= stop:
             return None
@@ -109,7 +109,7 @@ class FileList:
         return self.rows(only_name(key))
 
     def last_before(self, key: str) -> Rows:
-        """The last row before a sort key; none where the list holds the key itself, or nothing before it."""
+        """The last row before a sort key; none if the list holds the key itself, or nothing before it."""
         number = bisect_left(self.head.firsts, key)
         if number == 0 or key in self.head.firsts[number : number + 1]:
             return no_rows()
@@ -121,12 +121,12 @@ class FileList:
         return self._verified(self._read_span(start, stop), range(start, stop), base=start) if start < stop else []
 
     def _read_span(self, start: int, stop: int) -> bytes:
-        """The bytes of some blocks, which nobody has looked at yet."""
+        """The bytes of some blocks, not verified yet."""
         offsets = self.head.offsets
         return self._get(offsets[start], offsets[stop] - offsets[start])
 
     def read_all(self) -> list[RawBlock]:
-        """All blocks, once every byte of the list is seen to be right."""
+        """All blocks, after every byte of the list has been verified."""
         body = self._get(0, None)
         self._head = self._parse_head(body[: self.reference.head])
         end = self.head.offsets[-1]
@@ -157,7 +157,7 @@ class FileList:
 
 
 def _read_together(numbers: Iterable[int], most: int) -> Iterator[list[int]]:
-    """Blocks to read at once, out of those that are wanted: so many at first, and then twice as many each time."""
+    """Group the wanted blocks by what is read at once: `most` of them at first, and then twice as many each time."""
     group: list[int] = []
     for number in numbers:
         if group and (len(group) >= most or number - group[-1] > SMALL_GAP):

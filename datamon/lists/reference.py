@@ -1,4 +1,4 @@
-"""What is kept about a file list, so that most questions need not open it."""
+"""What is kept about a file list, so that most questions can be answered without opening it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Index = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-z-]{0,100}\Z")]
 class ListRef:
     """A file list, as the descriptor that refers to it knows it."""
 
-    digest: Digest  # of its head, which has those of the rest; the key of a bundle's list is made of it
+    digest: Digest  # of its head, which holds the digests of the rest; part of the key of a bundle's list
     identity: Digest  # of its names, hashes and modes
     count: int
     bytes: int
@@ -36,7 +36,7 @@ class ListRef:
 
     @property
     def end(self) -> str:
-        """The sort key that all its names, and whatever may lie below them, come before."""
+        """A sort key after all its names and everything that may lie below them."""
         return sort_key(self.last) + "\1"
 
     def meets(self, names: NameRange) -> bool:

@@ -19,7 +19,7 @@ def in_order(lists: Iterable[tuple[ListRef, Iterable[T]]], name: Callable[[T], s
     Lists that follow each other are chained; only those that overlap (lists of lost versions do) are merged.
     """
     runs: list[list[Iterable[T]]] = []
-    ends: list[tuple[str, int]] = []  # a heap: the run that ends first can go on first
+    ends: list[tuple[str, int]] = []  # a heap: the run that ends first can be continued first
     for reference, items in sorted(lists, key=lambda pair: pair[0].start):
         if ends and ends[0][0] < reference.start:
             number = ends[0][1]

@@ -1,8 +1,8 @@
 """Writing file lists: entries come in name order, and are cut into blocks and lists by a hash of their names.
 
-What comes may be rows, blocks of other lists, or whole lists. A block is copied undecoded, and a list referred to, if
-the result is cut right before and right after it. Whether that is so after it shows only when the next name comes; so
-the last block or list is held back until then, and taken apart if it turns out to go on.
+What comes may be rows, blocks of other lists, or whole lists. A block is copied undecoded, and a list is referred to,
+if the result is cut right before and right after it. Whether it is cut after it shows only when the next name comes. So
+the last block or list is held back until then, and taken apart if the result is not cut there.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class _BlockWriter:
         self._last_deleted = False
 
     def move(self, rows: Rows, block_starts: BlockStarts | None = None) -> None:
-        """Append rows of other lists as they are. Whoever moves them sees to their order among each other.
+        """Append rows of other lists as they are. The caller sees to it that they are in order among each other.
 
-        Whoever knows which of them begin blocks saves hashing their names.
+        A caller that knows which of them begin blocks saves hashing their names.
         """
         if not rows:
             return
@@ -141,7 +141,7 @@ class _BlockWriter:
         raise AssertionError
 
     def _end_list(self) -> None:
-        """Go on with a new list: a name comes that begins one."""
+        """Continue with a new list, because the next name begins one."""
 
 
 class UploadListWriter(_BlockWriter):
@@ -161,7 +161,7 @@ class UploadListWriter(_BlockWriter):
         self.move(rows_of(entries))
 
     def seal(self, index: str = "") -> tuple[bytes, ListRef]:
-        """The list's bytes, and a reference to it. Only a list with entries is worth an object."""
+        """The list's bytes, and a reference to it. A list without entries is refused."""
         if not len(self):
             raise Failed("a file list without entries")
         self._end_block()
@@ -195,7 +195,7 @@ class ListWriter(_BlockWriter):
         self._written: list[ListRef] = []
 
     def move(self, rows: Rows, block_starts: BlockStarts | None = None) -> None:
-        """See the class above."""
+        """See _BlockWriter."""
         if rows:
             self._continue_referred(rows.first)
             super().move(rows, block_starts)
@@ -217,13 +217,13 @@ class ListWriter(_BlockWriter):
         self._referred, self._last = reference, reference.last
 
     def finish(self) -> list[ListRef]:
-        """Complete what is open; gives references to all lists, in order."""
+        """Complete what is open. Returns references to all lists, in order."""
         self._end_block()
         self._end_list()
         return self._written
 
     def _continue_referred(self, following: str) -> None:
-        """Take the list that was referred to last apart, if the name that follows does not begin another one."""
+        """Take apart the list that was referred to last, if the name that follows does not begin another list."""
         reference = self._referred
         if reference is not None and not self.cutting.starts_list(following):
             self._referred, self._last = None, ""

@@ -1,4 +1,4 @@
-"""Merging file lists into those of one bundle: the act that every way of making a bundle ends in.
+"""Merging file lists into those of one bundle: the last step of every way of making a bundle.
 
 Imports `datamon.core`, `datamon.stores`, `datamon.content` and `datamon.lists`.
 
@@ -9,5 +9,5 @@ Imports `datamon.core`, `datamon.stores`, `datamon.content` and `datamon.lists`.
 - `ranges`: cutting the work into tasks.
 - `changes`: peers and layers of one range, read and cut into strips; `strips`: one of these, settled.
 - `overlay`: the base of one range, with the changes laid over it.
-- `kernel`: one task's work, and what all of them add up to.
+- `kernel`: one task's work, and putting the results of all tasks together.
 """

@@ -1,7 +1,8 @@
 """Peers and layers in one range of names, settled by the rules.
 
-All of the range is read at once, and settled in strips: what is made of a few thousand lines stays in the processor's
-caches, and its memory serves for the next ones. A block that no other input comes near is handed on undecoded.
+The whole range is read at once, and settled in strips of a few thousand lines: what is made of them stays in the
+processor's caches, and its memory is used again for the next strip. A block that overlaps no block of another list is
+handed on undecoded.
 
     list A   |-- block --|-- block --|-- block --|
     list B                     |-- block --|           |-- block --|
@@ -61,7 +62,7 @@ class _Cursor:
 
     @cached_property
     def _raws(self) -> dict[int, RawBlock]:
-        """The blocks by number. Whoever takes one removes it, so that its memory serves for what comes next."""
+        """The blocks by number. Whoever takes one removes it, so that its memory can be used again."""
         return dict(enumerate(self._listed.read_blocks(self._first, self._stop)))
 
     def read(self) -> _Cursor:
@@ -82,11 +83,11 @@ class _Cursor:
         return self._raws[0].row_before(self._names.start)
 
     def take_block(self) -> RawBlock:
-        """The next block, undecoded. All before it has been taken."""
+        """The next block, undecoded. Everything before it has been taken."""
         return self._raws.pop(self._skip())
 
     def take_info(self) -> Block:
-        """What the head says about the next block, which is not read. All before it has been taken."""
+        """What the head says about the next block, which is not read. Everything before it has been taken."""
         return self.infos[self._skip()]
 
     def _skip(self) -> int:
@@ -95,7 +96,7 @@ class _Cursor:
         return self._next - 1
 
     def take(self, names: NameRange) -> Run | None:
-        """The rows in a range of names. All before it has been taken."""
+        """The rows in a range of names. Everything before it has been taken."""
         stop = len(self.starts) if names.stop is None else bisect_left(self.starts, names.stop, self._next)
         firsts = self.starts[self._next : stop]
         pieces: list[Rows] = []
@@ -119,7 +120,7 @@ class _Cursor:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Names that some lists hold; if it is a block of one list alone, it can be copied."""
+    """Names that some lists hold. With `is_block`, it is a block of one list alone, which can be copied."""
 
     names: NameRange
     cursors: list[_Cursor]
@@ -159,7 +160,7 @@ class Changes:
             yield strip.settle()
 
     def strongest(self, folder: NameRange, role: Role) -> Strength | None:
-        """The greatest strength of a file in a range of names, however large that is, among inputs of one role."""
+        """The greatest strength of a file in a range of names, however large the range, among inputs of one role."""
 
         def strength(pair: ListOfInput) -> Strength | None:
             one, reference = pair
@@ -217,10 +218,10 @@ class Changes:
         yield from (_Piece(names, cursors) for names in cut_at(marks, NameRange(first, last), strips))
 
     def _covering_at(self, start: str) -> Covering:
-        """What reaches over the beginning of the range.
+        """The files and deletions of folders that reach over the beginning of the range.
 
-        An input that holds a file above it holds nothing below that file, so the file stands right before the range in
-        its list; but next to a deletion there may be more.
+        An input that holds a file above the beginning holds nothing below that file, so the file stands right before
+        the range in its list. In a list with deletions, more than one entry may reach over it.
         """
         folders = list(ancestors(start))
         wanted = {"\0", *folders, *(f"{folder}\0" for folder in folders)}

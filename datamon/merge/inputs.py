@@ -2,7 +2,7 @@
 
     base    the bundle it starts from: the weakest input, superseded silently
     peer    a split of a diamond, or one side of a branch merge: peers may conflict with each other
-    layer   a staged segment: of two layers the later one replaces the earlier silently, and any peer
+    layer   a staged segment: it silently replaces earlier layers, and every peer
 
 Any input may hold deletions, of a name or of everything below a folder. They remove what is weaker than the input they
 stand in, never an entry of that input itself.
@@ -63,11 +63,11 @@ class Sizes:
     range_entries: int = 80_000  # what one task merges in an eighth of a second
     few_entries: int = 4_000  # a small merge is spread over a few cores, but not more finely than this
     strip_entries: int = 5_000  # settled at a time: what is made of them stays in the processor's caches
-    strip_piece: int = 32  # and of a list at least so many, or finding them takes longer than that saves
+    strip_piece: int = 32  # of each list at least so many, or finding them takes longer than the strip saves
     cutting: Cutting = USUAL_CUTTING
 
     def strips(self, entries: int, lists: int) -> int:
-        """In how many strips so many entries of so many lists are settled."""
+        """The number of strips in which so many entries of so many lists are settled."""
         return max(1, entries // max(self.strip_entries, self.strip_piece * lists))
 
 
@@ -90,5 +90,5 @@ class MergeTask:
         return [(one, reference) for one in self.inputs if one.role is not Role.BASE for reference in one.lists]
 
     def rank(self, one: MergeInput) -> int | None:
-        """What all versions of an input are compared by; None where it is the timestamp of each."""
+        """What all versions of an input are compared by; None if each is compared by its own timestamp."""
         return one.position if one.role is Role.LAYER or self.order is Order.ADDED else None

@@ -1,9 +1,9 @@
-"""From the lists of all inputs to the lists of a bundle: one task's work, and what all of it adds up to.
+"""From the lists of all inputs to the lists of a bundle: one task's work, and putting all results together.
 
     lists (sorted, disjoint within an input) -> a range of names -> rules -> lists of the bundle, under their digests
 
 Entries go from store to store; only reports and references come back. A range writes the same bytes however often and
-wherever it runs, so a repeated task finds its lists there and is done.
+wherever it is merged, so a repeated task finds its lists there and is done.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SAMPLE = 100  # how many conflicting names an error or report spells out
 
 @dataclass(frozen=True, slots=True)
 class RangeReport:
-    """What one range became."""
+    """The result of one range."""
 
     files: int = 0
     bytes: int = 0
@@ -48,8 +48,8 @@ class RangeReport:
 
 
 def work_of(task: MergeTask, context: Context) -> list[Work]:
-    """The work of a merge. Of the heads that it takes to cut, only marks are kept."""
-    folders: list[NameRange] = []  # in the place of files of the base, as far as we know
+    """The work of a merge. The heads of lists are read to cut it, but only marks are kept of them."""
+    folders: list[NameRange] = []  # what lies below files of the base that were found so far
 
     def is_below_base_file(key: str) -> bool:
         if folders and folders[-1].holds(key):  # keys come in order, and there may be many below one file
@@ -67,7 +67,7 @@ def work_of(task: MergeTask, context: Context) -> list[Work]:
 def merge_part(
     part: Part, task: MergeTask, context: Context, report_progress: ReportProgress = ignore_progress
 ) -> RangeReport:
-    """Settle a range of names and write its file lists: what is there, and apart from it what lost."""
+    """Settle a range of names and write its file lists: those of what won, and apart from them those of what lost."""
     store = partial(_store, context)
     report, _ = _merge(part, task, context, store)
     report_progress(report.files, report.bytes, 0)
@@ -102,9 +102,10 @@ def preview_part(part: Part, task: MergeTask, context: Context) -> tuple[RangeRe
 
 
 def seams(references: Sequence[ListRef], task: MergeTask) -> list[list[ListRef]]:
-    """Lists of the result that must become one: those that begin where none should, each with the ones before it.
+    """The lists of the result in groups, each of which must become one list.
 
-    That happens where the name that a list of the base began with is gone, and the range before it ended there.
+    A list that begins where none should joins the one before it. This happens if the name that a list of the base began
+    with is gone, and the range before it ended there.
     """
     groups: list[list[ListRef]] = []
     for reference in references:
@@ -117,10 +118,10 @@ def seams(references: Sequence[ListRef], task: MergeTask) -> list[list[ListRef]]
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Lists of the result that may not stay as they are.
+    """Lists of the result that may have to be written anew.
 
-    If they are several, they follow each other and must become one. It may also be one with versions that lost earlier,
-    and others that lost now are kept under the same names.
+    Several lists follow each other and must become one. With `replaced_by`, it is one list of versions that lost
+    earlier; versions that lost now replace those that are kept under the same names.
     """
 
     lists: Sequence[ListRef]
@@ -190,7 +191,7 @@ def _store(context: Context, body: bytes, reference: ListRef) -> None:
     try:
         create_same(context.metadata, key, body)
     except AlreadyExists:
-        raise CorruptObject(key, "its bytes are not those that its digest stands for") from None
+        raise CorruptObject(key, "its bytes do not match its digest") from None
 
 
 def _open_base(reference: ListRef, context: Context) -> FileList:
@@ -198,12 +199,12 @@ def _open_base(reference: ListRef, context: Context) -> FileList:
 
 
 def lost_name(version: Version, mode: ConflictMode) -> str | None:
-    """What a version that lost is kept as: filed under its own input, if at all."""
+    """The name that a version that lost is kept under, filed under its own input; None if it is not kept."""
     return f"{mode.folder}/{version.input}/{version.name}" if mode.folder is not None and not version.deleted else None
 
 
 def _filed(contested: Iterable[Settled], mode: ConflictMode) -> Rows:
-    """The versions that lost as they are kept, in name order: that of their inputs, for they come by name."""
+    """The versions that lost as they are kept, in name order. They come by name, so they are sorted by input only."""
     if mode.folder is None:
         return no_rows()
     versions = (version for settled in contested for version in settled.conflicts if not version.deleted)
@@ -249,12 +250,12 @@ def _few(inputs: Iterable[InputId]) -> str:
 
 
 def in_name_order(references: Iterable[ListRef]) -> list[ListRef]:
-    """The lists of a bundle as its descriptor has them: in name order, and behind them those of what lost."""
+    """The lists of a bundle as its descriptor has them: in name order, and after them those of versions that lost."""
     return sorted(references, key=lambda one: (one.lost, one.start, sort_key(one.last), one.digest))
 
 
 def whole_merge(task: MergeTask, context: Context, names: Sequence[NameRange] | None = None) -> list[ListRef]:
-    """Merge everything here and now, cut as it would be or at will. Spark does the same in tasks."""
+    """Merge everything in this process, cut as usual or into the given ranges. Spark does the same in tasks."""
     work: list[Work] = [Part(one) for one in names] if names is not None else work_of(task, context)
     reports = [merge_part(one, task, context) for one in work if isinstance(one, Part)]
     return assembled(work, reports, task, lambda rewrites: [rewrite_lists(one, task, context) for one in rewrites])
@@ -266,7 +267,7 @@ RewriteAll = Callable[[list[Rewrite]], list[list[ListRef]]]
 def assembled(
     work: Iterable[Work], reports: Iterable[RangeReport], task: MergeTask, rewrite_all: RewriteAll
 ) -> list[ListRef]:
-    """The lists of the result in order, out of what all work came to. Reports are those of the parts, in order."""
+    """The lists of the result in order, from the results of all work. `reports` are those of the parts, in order."""
     won: list[ListRef] = []
     lost_earlier: list[ListRef] = []
     lost_now: list[ListRef] = []
@@ -284,7 +285,7 @@ def assembled(
 
 
 def _may_replace(newer: ListRef, older: ListRef) -> bool:
-    """Whether a list may hold names of another one, or names above all of that."""
+    """Whether a list may hold names of another one, or names of folders above all of it."""
     folders = ancestors(older.start)
     last = sort_key(newer.last)
     return newer.meets(NameRange(older.start, older.end)) or any(newer.start <= folder <= last for folder in folders)

@@ -1,9 +1,9 @@
 """The base of one range, with the changes laid over it.
 
-The base is weaker than everything else. A file of it goes where the changes have a file of its name, a file in the
-place of a folder above it, anything below it, or a deletion. A list that nothing of this touches is referred to,
-unread; of a list that is touched, every block that is not is copied undecoded; and a list or block that is deleted
-whole is not read either.
+The base is weaker than everything else. A file of the base is removed if the changes have a file of its name, a file in
+the place of a folder above it, anything below it, or a deletion of it. A list that no change touches is referred to,
+unread. In a list that is touched, every block that no change touches is copied undecoded. A list or block that is
+deleted whole is not read either.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ OpenList = Callable[[ListRef], FileList]
 class Delta:
     """What the changes make of a range of names. Names are sort keys, in order."""
 
-    rows: Rows  # the files that are there afterwards, by the changes
-    files: list[str]  # theirs, and those of files that were there for a moment: the base made room for all of them
+    rows: Rows  # the files that the changes leave there
+    files: list[str]  # their names, and those of files that a later layer removed: the base made room for all of them
     touched: list[str]  # files, and names that are deleted
     folders: list[NameRange]  # where everything is deleted; they do not overlap
     contested: list[Settled]
@@ -56,32 +56,32 @@ class Delta:
 
     @classmethod
     def of_files(cls, keys: Iterable[str]) -> Delta:
-        """Files that take the place of others, and are elsewhere themselves."""
+        """Files that take the place of others, but are kept in other lists themselves."""
         files = sorted(set(keys))
         return cls(no_rows(), files, files, [], [], set(files))
 
     def without_files(self) -> Delta:
-        """What goes of the base, without what comes in its place."""
+        """What is removed from the base, without what comes in its place."""
         return replace(self, rows=no_rows())
 
     def touches(self, names: NameRange) -> bool:
-        """Whether anything of the base in a range may go, or be joined by something."""
+        """Whether the changes may remove anything of the base in a range, or add anything to it."""
         start = bisect_left(self.touched, names.start)
         if start < len(self.touched) and names.holds(self.touched[start]):
             return True
         return self._is_below_file(names.start) or bool(self._folders_in(names))
 
     def removes(self, names: NameRange) -> bool:
-        """Whether everything of the base in a range goes, so that it need not be read."""
+        """Whether everything of the base in a range is removed, so that it need not be read."""
         return any(folder.contains(names) for folder in self._folders_in(names))
 
     def slice(self, names: NameRange) -> Rows:
-        """The files of a range that are there afterwards, by the changes."""
+        """The files that the changes leave in a range."""
         start, stop = _positions(self.rows.keys, names)
         return self.rows[start:stop]
 
     def surviving(self, rows: Rows, names: NameRange) -> Rows:
-        """Those rows of the base in a range that stay."""
+        """The rows of the base in a range that stay."""
         keys = rows.keys
         gone: set[int] = set()
         for folder in ancestors(names.start):
@@ -115,7 +115,7 @@ class Delta:
 
 
 def _outcome(piece: RawBlock | Block | Outcome) -> Outcome:
-    assert not isinstance(piece, Block), "only a look does not read them"
+    assert not isinstance(piece, Block), "blocks are left unread only with `only_look`"
     return Outcome(piece.rows()) if isinstance(piece, RawBlock) else piece
 
 
@@ -126,7 +126,7 @@ def _positions(keys: list[str], names: NameRange) -> tuple[int, int]:
 
 
 def lay_over(base: Sequence[ListRef], delta: Delta, names: NameRange, open_list: OpenList, writer: ListWriter) -> None:
-    """Write the lists of a range: those of the base there, by first name, with the changes."""
+    """Write the lists of a range: those of the base, which come by first name, with the changes."""
     position = names.start
     for number, reference in enumerate(base):
         following = base[number + 1].start if number + 1 < len(base) else names.stop
@@ -156,7 +156,7 @@ def _lay_over_list(listed: FileList, delta: Delta, extent: NameRange, writer: Li
 def _blocks(listed: FileList, delta: Delta, extent: NameRange) -> Iterator[tuple[NameRange, RawBlock | None, bool]]:
     """The blocks of a list in a range, each with the names it is responsible for and whether it lies inside.
 
-    A block that is removed whole is not read. The others are, as many at once as follow each other.
+    A block that is removed whole is not read. The others are read, those that follow each other at once.
     """
     firsts, last = listed.head.firsts, sort_key(listed.reference.last)
     start, stop = listed.head.around(extent)
@@ -176,7 +176,7 @@ def _blocks(listed: FileList, delta: Delta, extent: NameRange) -> Iterator[tuple
 
 
 def _in_order(base: Rows, changes: Rows) -> Rows:
-    """Two runs of rows that hold no name both, in name order."""
+    """Two runs of rows without a name in common, merged in name order."""
     if not base or not changes:
         return base or changes
     both = base + changes

@@ -5,10 +5,10 @@
     touched           x          x          x
     work         |- task ---|- task ---|- task ---|  t is referred to, and never read
 
-Ranges are cut at names that lists of the result begin with, so that how they are cut does not show in the result; where
-that is not possible, lists are joined afterwards (`kernel.seams`). Ranges have about as many entries each, however
-unevenly names are spread. The cut depends on what there is to merge alone: whoever takes over must cut, and so write,
-the same.
+Ranges are cut at names that lists of the result begin with, so that the cuts do not show in the result; where that is
+not possible, lists are joined afterwards (`kernel.seams`). All ranges have about the same number of entries, however
+unevenly names are spread. The cuts depend only on what is merged: whoever takes over must cut at the same names, and so
+write the same lists.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from datamon.merge.inputs import MergeInput, MergeTask, Sizes
 FEW_RANGES = 4  # that a small merge is spread over
 MAX_RANGES = 10_000
 MAX_MARKS = 1_000_000
-LARGEST = 4  # times its share, a range is cut anywhere: somebody may choose names that begin no list
-COPIED = 3  # times as fast as an entry is settled, and more, an entry is copied
-LARGE = 1.25  # and where hardly any mark begins a list, as with many small lists, it is so sooner
+LARGEST = 4  # a range of so many times its share is cut anywhere: somebody may choose names that begin no list
+COPIED = 3  # copying an entry is at least so many times as fast as settling it
+LARGE = 1.25  # in the place of LARGEST where hardly any mark begins a list, as with many small lists
 
 Mark = tuple[str, int]
 """(sort key, about how many entries a list has from there on up to its next mark, or what they cost)"""
@@ -42,7 +42,7 @@ BlocksOf = Callable[[ListOfInput], Sequence[Block]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The work of one merge task: a range of names or, if it is given, a list of the base with versions that lost."""
+    """The work of one merge task: a range of names or, with `lost`, a list of the base with versions that lost."""
 
     names: NameRange
     lost: ListRef | None = None
@@ -56,7 +56,7 @@ Work = Part | ListRef
 def plan_merge(task: MergeTask, blocks_of: BlocksOf, is_below_base_file: Callable[[str], bool]) -> list[Work]:
     """The work of a merge, in name order.
 
-    No range is cut below a file of the base: what becomes of that file is for the task that sees what lies below it.
+    No range is cut below a file of the base: the task that sees what lies below the file decides what becomes of it.
     """
     changes = task.changes()
     base = sorted((one for one in task.base if not one.lost), key=lambda one: one.start)
@@ -75,7 +75,7 @@ def plan_merge(task: MergeTask, blocks_of: BlocksOf, is_below_base_file: Callabl
 
 
 def _assigned(changes: list[ListOfInput], stretches: list[NameRange]) -> dict[str, list[ListOfInput]]:
-    """Which lists hold names of which stretches, by where these start; stretches are in order and do not overlap."""
+    """The lists that hold names of each stretch, by its start. Stretches are in order and do not overlap."""
     starts = [names.start for names in stretches]
     held: dict[str, list[ListOfInput]] = {start: [] for start in starts}
     for pair in changes:
@@ -90,7 +90,7 @@ def _assigned(changes: list[ListOfInput], stretches: list[NameRange]) -> dict[st
 def _reach(reference: ListRef) -> NameRange:
     """The names that a list may change, those it deletes included.
 
-    The deletion of a folder that reaches beyond the last name is of a folder above that name.
+    If the deletion of a folder reaches beyond the last name, the folder is above that name.
     """
     if not reference.deletions:
         return _span(reference)
@@ -141,7 +141,7 @@ def _as_one(together: list[tuple[NameRange, ListRef]]) -> Iterator[tuple[NameRan
 
 
 def united(ranges: Iterable[NameRange]) -> list[NameRange]:
-    """The same names as few ranges."""
+    """The same names as the fewest ranges."""
     united: list[NameRange] = []
     for names in sorted(ranges, key=lambda one: one.start):
         if united and (united[-1].stop is None or names.start <= united[-1].stop):
@@ -161,7 +161,7 @@ def _cut_stretch(
     blocks_of: BlocksOf,
     is_below_base_file: Callable[[str], bool],
 ) -> list[Part]:
-    """Cut a stretch of names where marks say that about as much work has gone by as a range should have."""
+    """Cut a stretch of names into ranges with about the same amount of work, which marks tell."""
     entries = sum(one.count for one in base) + sum(reference.count for _, reference in changes)
     ranges = max(1, entries // _target(task.sizes, entries))
     if ranges == 1:
@@ -187,7 +187,7 @@ def _cut_stretch(
 
 
 def _target(sizes: Sizes, entries: int) -> int:
-    """How many entries a range should have, of so many in all."""
+    """How many entries a range should have, out of so many in all."""
     spread = max(sizes.few_entries, entries // FEW_RANGES)
     return max(1, min(sizes.range_entries, spread), entries // MAX_RANGES)
 
@@ -205,7 +205,7 @@ def _always(key: str, *, anywhere: bool) -> bool:  # noqa: ARG001
 def cut_at(
     marks: list[Mark], names: NameRange, ranges: int, may_cut: MayCut = _always, largest: float = LARGEST
 ) -> list[NameRange]:
-    """Cut names into about so many ranges with as many entries each. Marks are sorted, and none lies before them."""
+    """Cut names into about so many ranges of equal size. Marks are sorted, and none lies before the names."""
     cuts = _cuts(marks, ranges, may_cut, largest) if ranges > 1 else []
     return [NameRange(start, stop) for start, stop in zip([names.start, *cuts], [*cuts, names.stop], strict=True)]
 
@@ -232,7 +232,7 @@ def _costs(lists: list[ListOfInput], blocks_of: BlocksOf, step: int, cutting: Cu
 
 
 def _pieces(one: ListOfInput, blocks_of: BlocksOf, step: int, cutting: Cutting) -> list[tuple[str, str, int]]:
-    """A list in pieces: cut where lists of the result may begin, and else at least a step of entries apart."""
+    """A list in pieces: cut where lists of the result may begin, and elsewhere at least `step` entries apart."""
     reference = one[1]
     marks: list[Mark] = []
     for block in blocks_of(one) if reference.count > cutting.block_entries else ():
@@ -249,7 +249,7 @@ Interval = TypeVar("Interval", bound=tuple[str, str, *tuple[object, ...]])
 
 
 def clusters(intervals: Iterable[Interval]) -> Iterator[list[Interval]]:
-    """Intervals of names that overlap, of some that are sorted: (start, end, anything else)."""
+    """Group sorted intervals of names that overlap. An interval is (start, end, anything else)."""
     cluster: list[Interval] = []
     reach = ""
     for one in intervals:

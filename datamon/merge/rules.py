@@ -8,8 +8,9 @@ Among peers:
    have won on the other side is a conflict too. A folder is as strong as the strongest file that any peer holds in it.
 4. The deletion of a folder is a deletion of every name below it that its own input does not hold.
 
-Layers are applied to that in their order, each as if somebody wrote it at that moment: it removes what it deletes, what
-stands in the place of its files or above them, and what lies below them. The base comes before all: see `overlay`.
+Layers are applied to the result in their order, each as if somebody wrote it at that moment: it removes what it
+deletes, what stands in the place of its files or above them, and what lies below them. The base comes before all of
+them: see `overlay`.
 
 The result is a function of the set of inputs: it does not depend on the order they come in, nor on how the names are
 cut into ranges.
@@ -26,7 +27,7 @@ from datamon.core.names import EVERYTHING, NameRange, name_of
 from datamon.merge.inputs import InputId
 
 Strength = tuple[int, int, str]
-"""(role, rank, id of the input): total, because an input holds a name once."""
+"""(role, rank, id of the input): a total order, because an input holds a name once."""
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -54,7 +55,7 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 class Settled:
     """One name after the rules of peers: at most one winner, and the versions that lost and differ, by input.
 
-    Without a winner, a file or folder of the input `overruled_by` takes the place.
+    Without a winner, a file or folder of the input `overruled_by` takes its place.
     """
 
     winner: Version | None
@@ -91,7 +92,7 @@ def strongest(versions: Iterable[Version]) -> Version:
 
 
 def overruled(settled: Settled, by: Strength | None) -> Settled:
-    """The same name when a file or folder in its place may be stronger: then its winner is one more conflict."""
+    """The same name, given a file or folder in its place: if that is stronger, the winner is one more conflict."""
     file = settled.file
     if file is None or by is None or file.strength > by:
         return settled
@@ -106,19 +107,19 @@ class FolderDeletion:
     strength: Strength
 
     def version(self, name: str) -> Version:
-        """What it makes of a name below it."""
+        """The version that it stands for under a name below it."""
         return Version(name, "", 0, self.strength)
 
 
 def deleted_folder(key: str) -> NameRange:
-    """The names that the deletion with this sort key removes. It ends as its name does, in the place of a `/`."""
+    """The names that the deletion with this sort key removes. The key ends in NUL, because the name ends in `/`."""
     return EVERYTHING if key == "\0" else NameRange(key, key[:-1] + "\1")
 
 
 def with_folder_deletions(
     versions: list[Version], deletions: Collection[FolderDeletion], key: str = ""
 ) -> list[Version]:
-    """The versions of a name, with the deletions of folders that count for it."""
+    """The versions of a name, with the deletions of folders that apply to it."""
     if not deletions:
         return versions
     name = versions[0].name if versions else name_of(key)

@@ -26,14 +26,14 @@ from datamon.merge.rules import (
 
 @dataclass(slots=True)
 class Outcome:
-    """Some names after the rules: which files are there, and what goes of the base. Names are sort keys."""
+    """Some names after the rules: which files are there, and what is removed from the base. Names are sort keys."""
 
     rows: Rows = field(default_factory=no_rows)
     block_starts: list[tuple[int, bool]] = field(default_factory=list)  # of the rows; see `Cutting.block_starts`
     contested: list[Settled] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     folders: list[NameRange] = field(default_factory=list)  # everything there is deleted
-    ghosts: list[str] = field(default_factory=list)  # of files that a later layer removed: the base made room for them
+    ghosts: list[str] = field(default_factory=list)  # files that a later layer removed: the base made room for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Cover:
 
 @dataclass(slots=True)
 class Covering:
-    """What reaches over from names that came before: files, and deletions of folders."""
+    """Files, and deletions of folders, that reach over the names that follow them."""
 
     files: list[Cover] = field(default_factory=list)
     deletions: list[FolderDeletion] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Covering:
         return max(above, default=None)
 
     def deletions_of(self, key: str, role: Role) -> list[FolderDeletion]:
-        """The deletions of folders that count for a name, by inputs of one role."""
+        """The deletions of folders that apply to a name, by inputs of one role."""
         return [one for one in self.deletions if one.strength[0] == role and one.names.holds(key)]
 
     def drop_ended(self, key: str) -> None:
@@ -107,10 +107,10 @@ def by_role(versions: Iterable[Version]) -> tuple[list[Version], list[Version]]:
 
 
 class Strip:
-    """All that the inputs hold in a strip, as columns in name order. Most of it is never looked at one by one.
+    """All that the inputs hold in a strip, as columns in name order. Most names are never looked at one by one.
 
-    Where a name is the same as the one before or lies below it, it also starts like it; so all that may be contested
-    is found by one comparison a name, which Python makes in C.
+    A name that is the same as the one before, or lies below it, also starts with it. So one comparison for each name,
+    which Python makes in C, finds everything that may be contested.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Strip:
         self._outcome = Outcome()
 
     def settle(self) -> Outcome:
-        """Everything after the rules."""
+        """Apply the rules to all names."""
         done = 0
         for position in self._to_settle():
             if position >= done:
@@ -148,7 +148,7 @@ class Strip:
         return self._outcome
 
     def _block_starts(self) -> list[tuple[int, bool]]:
-        """Which rows begin a block. Their hashes say so; but where one does, a block of its input begins there too."""
+        """Which rows begin a block. A hash decides it, so only names that begin a block of an input are looked at."""
         keys = self._outcome.rows.keys
         starts: list[tuple[int, bool]] = []
         for key in sorted({key for run in self._runs for key in run.firsts}):
@@ -159,7 +159,7 @@ class Strip:
         return starts
 
     def _to_settle(self) -> Iterable[int]:
-        """The positions of names that are not simply won by the one version there is."""
+        """The positions of names that may need the rules. Any other name has one version, which simply wins."""
         covering = self._covering
         if covering.deletions or covering.files or any(run.has_deletions for run in self._runs):
             return range(len(self._keys))
@@ -239,7 +239,7 @@ class Strip:
         self._lost += range(start, start + len(versions))
 
     def _next(self, position: int) -> str:
-        """The name at a position; behind the last one, that at which the strip was cut."""
+        """The name at a position; after the last one, the name at which the strip was cut."""
         return self._following[position - 1] if position <= len(self._following) else ""
 
     def _versions(self, start: int) -> tuple[list[Version], int]:
@@ -252,7 +252,7 @@ class Strip:
         return held, stop
 
     def _strongest(self, key: str, following: int, role: Role) -> Strength | None:
-        """The strongest file in the folder of a file's name, which begins at the position that follows."""
+        """The strongest file in the folder of a file's name, which begins at the position `following`."""
         folder = inside_folder(key)
         if self._names.stop is not None and (folder.stop is None or folder.stop > self._names.stop):
             return self._find_strongest(folder, role)

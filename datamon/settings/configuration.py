@@ -7,7 +7,7 @@
     defaults
 
 In a datamon.toml, `temporal.address` is `address` in the table `[temporal]`, and a relative path is relative to the
-file. The rest of datamon sees an environment only: what `environment()` gives.
+file. The rest of datamon sees only an environment, which `environment()` returns.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SETTINGS = (
     ),
     Setting("contributor", "DATAMON_CONTRIBUTOR", "the login name", "Name <email>, recorded with what you make."),
     Setting("host", "DATAMON_HOST", "the host name", "Names the task queue of this machine's disks."),
-    Setting("sources", "DATAMON_SOURCES", "all", "Folders, with : between, that workers upload from and no others."),
+    Setting("sources", "DATAMON_SOURCES", "all", "The only folders that workers upload from, separated by `:`."),
     Setting("spark_master", "DATAMON_SPARK_MASTER", "local[*]", "Or spark://…, k8s://… or yarn."),
     Setting(
         "housekeeping_profile",
@@ -74,7 +74,7 @@ SETTINGS = (
     Setting("temporal.address", "TEMPORAL_ADDRESS", "the running stack, else localhost:7233", "The Temporal server."),
     Setting("temporal.namespace", "TEMPORAL_NAMESPACE", "default", "Its namespace."),
     Setting("temporal.profile", "TEMPORAL_PROFILE", "default", "A profile of temporal.toml, with TLS and API key."),
-    Setting("temporal.api_key", "TEMPORAL_API_KEY", "none", "The key that the server lets us in with.", secret=True),
+    Setting("temporal.api_key", "TEMPORAL_API_KEY", "none", "The API key for the server.", secret=True),
 )
 
 
@@ -88,7 +88,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The value of a setting, and where it was set. None: nobody has set it, so its default holds."""
+    """The value of a setting, and where it was set. None: nobody has set it, so its default applies."""
 
     setting: Setting
     value: str | None
@@ -99,12 +99,12 @@ _flags: dict[str, str] = {}
 
 
 def set_flag(variable: str, value: str) -> None:
-    """Give a setting on the command line."""
+    """Record a setting that was given on the command line."""
     _flags[variable] = value
 
 
 def forget_flags() -> None:
-    """Go by the environment and files alone again."""
+    """Use only the environment and files again."""
     _flags.clear()
 
 
@@ -130,7 +130,7 @@ def _resolve(setting: Setting, known: list[Layer]) -> Resolved:
 
 
 def layers() -> Iterator[Layer]:
-    """All there are, the one that decides first."""
+    """All layers, in order of precedence."""
     yield Layer("flag", {variable: value for variable, value in _flags.items() if value})
     yield Layer("environment", {variable: value for variable, value in os.environ.items() if value})
     for path in _files():
@@ -144,14 +144,14 @@ def _files() -> Iterator[Path]:
         return
     try:
         here = Path.cwd()
-    except OSError:  # a folder that was removed under our feet
+    except OSError:  # the current folder was removed
         here = Path("/")
     above = (folder / FILE for folder in (here, *here.parents))
     nearest = next((path for path in above if path.is_file()), None)
     if nearest is not None and nearest.stat().st_uid not in (
         os.getuid(),
         0,
-    ):  # it could lead us, and our keys, anywhere
+    ):  # it could send us, and our keys, to any server
         raise BadUsage(f"{nearest} belongs to another user; if you trust it, name it in DATAMON_CONFIG")
     users = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "datamon" / FILE
     if nearest is not None:
@@ -161,12 +161,12 @@ def _files() -> Iterator[Path]:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """A file as an environment. What it says must be known, or a typing error would silently have no effect."""
+    """A file as an environment. An unknown name is refused: a typing error must not silently have no effect."""
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
         raise BadUsage(f"{path} cannot be read: {os_reason(error) if isinstance(error, OSError) else error}") from error
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits does not raise TOMLDecodeError
         raise BadUsage(f"{path} is not TOML: {error}") from error
     known = {setting.name: setting for setting in SETTINGS}
     values: dict[str, str] = {}
@@ -183,7 +183,7 @@ def _read(path: Path) -> dict[str, str]:
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in table.items():
-        if isinstance(value, dict) and not prefix:  # no setting lies deeper
+        if isinstance(value, dict) and not prefix:  # no setting is nested deeper
             yield from _flat(value, f"{name}.")
         else:
             yield prefix + name, value

@@ -1,7 +1,7 @@
 """The embedded stack of a home folder: whether one runs, and where it is reached.
 
 `datamon up` leaves `stack.json` in the home folder for the other commands, and holds a lock there as long as it
-lives; so a file left behind by a crash is not mistaken for a running stack.
+lives. So a file left behind by a crash is not mistaken for a running stack.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def running_stack(home: Path) -> Stack | None:
 
 @contextmanager
 def hold_stack(home: Path) -> Iterator[Path]:
-    """Be the one stack of a home folder; gives the file to announce it in, which is gone afterwards."""
+    """Be the one stack of a home folder. Yields the file to announce it in, which is removed afterwards."""
     home.mkdir(parents=True, exist_ok=True)
     announcement = home / "stack.json"
     lock = (home / "up.lock").open("a+b")
@@ -51,7 +51,7 @@ def hold_stack(home: Path) -> Iterator[Path]:
     except BlockingIOError:
         lock.close()
         raise stack_exists(home) from None
-    _locks.append(lock)  # never closed: it is the end of the process that others wait for
+    _locks.append(lock)  # never closed: others wait until the process ends
     lock.truncate(0)
     lock.write(b"%d" % os.getpid())
     lock.flush()
@@ -68,7 +68,7 @@ def stack_exists(home: Path) -> WrongState:
 
 
 def stack_pid(home: Path) -> int | None:
-    """The process that is the stack of this home folder, be it ready or on its way up or down."""
+    """The process of this home folder's stack, whether it is ready, starting or stopping."""
     try:
         return int((home / "up.lock").read_bytes()) if is_stack_alive(home) else None
     except (OSError, ValueError):
@@ -76,7 +76,7 @@ def stack_pid(home: Path) -> int | None:
 
 
 def is_stack_alive(home: Path) -> bool:
-    """Whether a stack runs from this home folder, be it ready or on its way up or down."""
+    """Whether a stack runs from this home folder; it may be ready, starting or stopping."""
     try:
         with (home / "up.lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -24,7 +24,7 @@ class Context:
 
 
 def open_store(url: str, profile: str = "") -> ObjectStore:
-    """The store that a URL or path names. boto3 is loaded only where it is needed: that takes a third of a second.
+    """The store that a URL or path names. boto3 is loaded only if it is needed, because that takes a third of a second.
 
     S3 is used with the credentials of the profile, if one is given.
     """

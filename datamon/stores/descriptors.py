@@ -1,11 +1,11 @@
 """Descriptors as YAML: plain block style that people read, and a strict, typed way back.
 
 A missing field, a wrong type or an unknown version is an error that names the key and the field. Every kind of
-descriptor has a format version of its own: the default of its field `version`. Whoever writes one cannot harm its
-readers: what is nested deeply, repeats itself by aliases, or is huge is refused before it is built.
+descriptor has a format version of its own: the default of its field `version`. A descriptor cannot harm its readers,
+whoever wrote it: one that is nested deeply, has aliases, or is huge is refused before it is built.
 
-A field of which there may be thousands of items stands last, each item as JSON on a line of its own. That is YAML too;
-but read as JSON, it takes a fiftieth of the time.
+A field that may have thousands of items stands last, each item as JSON on a line of its own. That is YAML too, but
+reading it as JSON takes a hundredth of the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Descriptor(Protocol):
 
     @property
     def version(self) -> int:
-        """Of the format."""
+        """The version of the format."""
         ...
 
 
@@ -41,7 +41,7 @@ MAX_BYTES = 8 << 20  # a bundle of a hundred million files has 6,000 lists, desc
 MAX_PARTS = 500_000  # outside of those lines; a bundle of ten thousand splits has a sixth of that
 MAX_PLAIN = 64 << 10  # characters of a text without quotes
 MAX_NUMBER = 100  # characters of a number that is slow to read
-MAX_DEPTH = 20  # the deepest has five
+MAX_DEPTH = 20  # the deepest descriptor has five levels
 
 _SEXAGESIMAL = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.[\d_]*)?", re.ASCII)  # a number to YAML, such as 1:59:59
 _CLOSING = b" ]\n"
@@ -77,7 +77,7 @@ def load(kind: type[D], key: str, body: bytes) -> D:
     try:
         _check_harmless(key, body)
         plain = yaml.load(body, Loader=_Loader)  # noqa: S506 - both are safe loaders
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # such as a date that is none
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # such as an impossible date
         raise CorruptObject(key, f"not YAML: {error}".replace("\n", " ")) from error
     if not isinstance(plain, dict):
         raise CorruptObject(key, "not a mapping")
@@ -103,7 +103,7 @@ class _Lines:
     @staticmethod
     @cache
     def of(kind: type[Descriptor]) -> _Lines | None:
-        """That of a kind, if it has one."""
+        """The field of a kind of descriptor, if it has one."""
         for one in dataclasses.fields(kind):
             if one.metadata == ONE_LINE_EACH:
                 return _Lines(one.name, msgspec.json.Decoder(get_type_hints(kind, include_extras=True)[one.name]))
@@ -115,7 +115,7 @@ class _Lines:
         return b"%s: [\n" % self.field.encode()
 
     def split(self, key: str, body: bytes) -> tuple[bytes, list[Any] | None]:
-        """The bytes before the lines, and what the lines say. Where somebody wrote them otherwise, they are YAML."""
+        """The bytes before the lines, and what the lines say. Items written in another way are read as YAML."""
         rest, found, lines = body.partition(b"\n" + self.opening)
         if not found or not lines.endswith(b",\n" + _CLOSING):
             return body, None
@@ -139,7 +139,7 @@ def _check_size(key: str, body: bytes) -> None:
 
 
 def _check_harmless(key: str, body: bytes) -> None:
-    """Look at the parts of a document one by one: libyaml builds it by recursion, which a deep one would crash."""
+    """Check the parts of a document one by one: libyaml builds it by recursion, which deep nesting would crash."""
     depth = 0
     for count, part in enumerate(yaml.parse(body, Loader=_Loader)):
         if count > MAX_PARTS:
@@ -159,7 +159,7 @@ def _check_harmless(key: str, body: bytes) -> None:
 
 
 def read(kind: type[D], store: ObjectStore, key: str, missing: DatamonError | None = None) -> D:
-    """Get a descriptor from a store; `missing` is the error to raise where it is not there."""
+    """Get a descriptor from a store; `missing` is the error to raise if it is not there."""
     try:
         body = store.get_versioned(key).body  # nothing else says what its bytes should be
     except NotFound:

@@ -2,8 +2,8 @@
 
 A write is durable and atomic: temporary file, fsync, then `link` (fails where the name is taken) or `rename`
 (replaces), then fsync of the folder. POSIX has no compare-and-rename, so `replace` holds a lock on a file of
-the root while it compares; the kernel drops the lock with the process, whatever way that ends. The temporary file of
-a writer that was killed stays; whoever writes a day later takes it away.
+the root while it compares; the kernel drops the lock when the process ends, however it ends. The temporary file of a
+writer that was killed stays, until somebody who writes at least a day later removes it.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ class DirectoryStore:
             _sync_folder(path.parent)
 
     def delete(self, key: str) -> None:
-        """See ObjectStore. Folders that become empty go with it."""
+        """See ObjectStore. Folders that become empty are removed too."""
         path = self._path(key)
         with self._writing(), self._lock():
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # the first that is not empty
+        with suppress(OSError):  # the first folder that is not empty
             while (path := path.parent) != self.root:
                 path.rmdir()
 
@@ -118,7 +118,7 @@ class DirectoryStore:
         return (key for key in self._keys_below(folder) if key.startswith(prefix))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """See ObjectStore. What is removed while it is listed is left out."""
+        """See ObjectStore. An object that is removed during the listing is left out."""
         return (info for key in self.keys(prefix) if (info := self.stat(key)) is not None)
 
     def sign_get(self, key: str, seconds: int) -> SignedRequest | None:  # noqa: ARG002
@@ -162,7 +162,7 @@ class DirectoryStore:
         return sorted(listing, key=lambda item: item[0] + "/" if item[1] else item[0])
 
     def _path(self, key: str) -> Path:
-        """Where a key lies. Part of it may be from a descriptor that a stranger wrote."""
+        """The path of a key. Part of the key may come from a descriptor that a stranger wrote."""
         if key.startswith("/") or "/../" in f"/{key}/" or "\0" in key:
             raise CorruptObject(key, "such a key leads out of the store")
         return self.root / key
@@ -208,7 +208,7 @@ class DirectoryStore:
                 path.unlink()
 
     def _sweep(self) -> None:
-        """Before its first write, remove what writers that were killed have left."""
+        """Before the first write, remove what writers that were killed have left."""
         if self._is_swept:
             return
         self._is_swept = True
@@ -228,7 +228,7 @@ class DirectoryStore:
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """Give a file its name. A folder that was empty may be removed by somebody else before it is used."""
+    """Give a file its name. Try again if somebody else removes the empty folder before it is used."""
     for _ in range(100):
         _make_folders(path.parent)
         with suppress(FileNotFoundError):
@@ -242,7 +242,7 @@ def _make_folders(folder: Path) -> None:
     if folder.is_dir():
         return
     _make_folders(folder.parent)
-    with suppress(FileNotFoundError):  # somebody else removes what is empty
+    with suppress(FileNotFoundError):  # somebody else removes empty folders
         with suppress(FileExistsError):
             folder.mkdir()
         _sync_folder(folder.parent)

@@ -1,4 +1,4 @@
-"""Whether a store can be used: that it answers, can be written, keeps its word, and has the right time."""
+"""Whether a store can be used: whether it answers, can be written, honours conditions, and has the right time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SKEW = 60  # seconds that clocks may differ; servers refuse requests of 15 m
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, and what is wrong with it, if anything is."""
+    """One thing that was checked, and its problem, if it has one."""
 
     what: str
     finding: str
@@ -24,9 +24,9 @@ class Check:
 
 
 def check_store(context: Context, now: float, *, write: bool) -> Iterator[Check]:
-    """Look at a store; with `write`, also try to write to it. What is wrong ends it, for the rest would be too.
+    """Check a store; with `write`, also try to write to it. The first problem ends it, because the rest would fail too.
 
-    A store in which nothing has been made yet is fine. Nothing is written into a folder that is none yet.
+    A store in which nothing has been made yet is fine. Nothing is written into a folder that is not a store yet.
     """
     try:
         identity = _identity(context)
@@ -38,23 +38,23 @@ def check_store(context: Context, now: float, *, write: bool) -> Iterator[Check]
     if write and (identity is not None or context.metadata.is_remote):
         for name, store in (("blob", context.blob), ("metadata", context.metadata), ("vmetadata", context.vmetadata)):
             problem = _write_problem(store)
-            yield Check("writes", f"{name} can be written, on conditions", problem)
+            yield Check("writes", f"{name} can be written, and honours conditions", problem)
             if problem is not None:
                 return
     yield from _clock(context.metadata, now)
 
 
 def _identity(context: Context) -> StoreIdentity | None:
-    """Which store it is; None, if nothing has been made in it."""
+    """The identity of the store; None if nothing has been made in it."""
     try:
         return require_store(context)
     except NoStore:
-        any(context.metadata.folders(keys.REPOS))  # an empty place can be listed, and a file cannot
+        any(context.metadata.folders(keys.REPOS))  # an empty place can be listed, but a file cannot
         return None
 
 
 def _write_problem(store: ObjectStore) -> DatamonError | None:
-    """What keeps us from writing. An S3 store tries whether the server honours conditions before its first write."""
+    """What keeps us from writing. Before its first write, an S3 store tests whether the server honours conditions."""
     try:
         store.create(keys.PROBE, b"")
     except AlreadyExists:
@@ -72,4 +72,4 @@ def _clock(store: ObjectStore, now: float) -> Iterator[Check]:
     problem = None
     if skew > MAX_SKEW:
         problem = ClockSkewed(store.url, round(skew))
-    yield Check("clock", f"that of the store and ours differ by {skew:.0f} s", problem)
+    yield Check("clock", f"the clocks of the store and of this machine differ by {skew:.0f} s", problem)

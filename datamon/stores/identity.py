@@ -1,4 +1,4 @@
-"""What tells a store from an empty place, and from every other store: `store.yaml`, made with the first repo.
+"""`store.yaml` tells a store from an empty place, and from every other store. It is made with the first repo.
 
 Without it, a folder that is not mounted would look like a store in which nothing has been made yet.
 """

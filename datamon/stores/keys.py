@@ -16,7 +16,7 @@
     blob/       packs/{xx}/{blake3}    chunks/{xx}/{blake3}    roots/{xx}/{blake3}
 
 `{index}` sorts as text in name order. It starts with the generation of the split and the digest of the plan
-(`g2-5d1c77aa-00017`), so a task of an older run or of an older look at the source writes beside, never over.
+(`g2-5d1c77aa-00017`), so a task of an older run or with an older plan writes other objects and replaces none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from blake3 import blake3
 from datamon.core.ids import BundleId, DiamondId, LabelName, RepoName, SplitId
 
 STORE = "store.yaml"
-PROBE = "conditional-writes"  # an empty object that writers try conditions on
+PROBE = "conditional-writes"  # an empty object with which writers test whether a server honours conditions
 REPOS = "repos/"
 
 
@@ -68,7 +68,7 @@ def label(name: RepoName, label: LabelName) -> str:
 
 
 def label_history(name: RepoName, label: LabelName) -> str:
-    """Folder of what a label was before."""
+    """Folder of the values that a label had."""
     return f"{labels(name)}{label}/history/"
 
 
@@ -113,7 +113,7 @@ def uploaded_list(folder: str, index: str) -> str:
 
 
 def upload_run(generation: int, plan: str) -> str:
-    """What the indexes of all lists begin with that one generation of a split writes, by one plan."""
+    """The beginning of the indexes of all lists that one generation of a split writes by one plan."""
     return f"g{generation}-{plan[:8]}-"
 
 
@@ -123,12 +123,12 @@ def upload_index(generation: int, plan: str, part: int) -> str:
 
 
 def skipped_of(folder: str, run: str) -> str:
-    """What the keys begin with of that which a run of a split left out."""
+    """The beginning of the keys under which a run of a split records what it left out."""
     return f"{folder}skipped-{run}"
 
 
 def skipped(folder: str, index: str) -> str:
-    """What one upload task left out, or for the index that ends in `plan`, the walk before all tasks."""
+    """What one upload task left out or, if the index ends in `plan`, the walk before all tasks."""
     return f"{skipped_of(folder, index)}.jsonl"
 
 
@@ -144,7 +144,7 @@ def split_names(name: RepoName, diamond: DiamondId, split: SplitId, digest: str)
 
 
 def is_split_names(key: str, name: RepoName, diamond: DiamondId, split: SplitId) -> bool:
-    """Whether a key is of such a list."""
+    """Whether a key is that of a list of names of this split."""
     match = re.fullmatch(r"(.*/)names-[0-9a-f]{16}\.txt", key)
     return match is not None and match[1] == split_folder(name, diamond, split)
 

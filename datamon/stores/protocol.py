@@ -86,11 +86,11 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove the object. One that is not there is no error."""
+        """Remove the object. It is not an error if it is not there."""
         ...
 
     def delete_many(self, keys: Iterable[str]) -> int:
-        """Remove many objects with as few requests as possible; how many keys that were."""
+        """Remove many objects with as few requests as possible. Returns the number of keys."""
         ...
 
     def keys(self, prefix: str = "") -> Iterator[str]:
@@ -98,11 +98,11 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """The same with size and age."""
+        """Every object whose key starts with the prefix, with size and age."""
         ...
 
     def clock(self) -> float | None:
-        """What time it is for the store, in seconds since the epoch; None where that is this machine's own."""
+        """What time it is for the store, in seconds since the epoch; None if it goes by this machine's clock."""
         ...
 
     def folders(self, prefix: str) -> Iterator[str]:
@@ -128,7 +128,7 @@ def s3_location(url: str) -> tuple[str, str]:
 
 
 def create_same(store: ObjectStore, key: str, body: bytes) -> None:
-    """Create an object; one that is there with these very bytes is an earlier attempt of ours, and no collision."""
+    """Create an object. If it is there with the same bytes, an earlier attempt of ours made it, and that is fine."""
     try:
         store.create(key, body)
     except AlreadyExists:

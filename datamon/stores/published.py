@@ -1,4 +1,4 @@
-"""Descriptors that are the published mirror of a workflow: each revision replaces an older one, never a newer."""
+"""Descriptors that are the published mirror of a workflow: each revision replaces an older one, never a newer one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def publish(store: ObjectStore, key: str, descriptor: Published) -> None:
 
 
 def publish_next(store: ObjectStore, key: str, descriptor: Published) -> None:
-    """Put the next revision over one that is there. One that is gone was removed, and is not put again."""
+    """Put the next revision over the one that is there. If none is there, it was removed, and is not put again."""
     try:
         seen = store.get_versioned(key)
     except NotFound:

@@ -1,11 +1,11 @@
-"""A store in S3, or in any server that speaks it and honours conditional writes: a key is an object below a prefix.
+"""A store in S3, or on any server with the same API that honours conditional writes: a key is an object below a prefix.
 
     create    PUT with If-None-Match: *      one of many concurrent writers gets through
     replace   PUT with If-Match: ETag        the version is the ETag
     get       GET of a range                 read again where the body breaks off, or is shorter than it says
 
-A server that ignores these conditions would let one writer overwrite another without a word. So the first write of a
-process tries whether they are honoured, and refuses a server that does not (`_check_conditions`).
+A server that ignores these conditions would let one writer overwrite another silently. So the first write of a process
+tests whether they are honoured, and refuses a server that ignores them (`_check_conditions`).
 
 Credentials, region and endpoint come from boto3's own chain (AWS_ENDPOINT_URL and friends), in each process anew,
 so none of them travels with a store that is sent to a Spark task.
@@ -53,7 +53,7 @@ PIECE_BYTES = 16 << 20
 PIECES_AT_ONCE = 4
 PAGE = 1000  # keys in a listing or a deletion: the most that S3 takes
 
-_PASSING = frozenset(  # said with a status that would mean a refusal, of what may go well the next time
+_PASSING = frozenset(  # these come with the status of a refusal, but the next attempt may succeed
     {
         "BadDigest",
         "IncompleteBody",
@@ -100,8 +100,8 @@ class S3Store:
 
     @property
     def client(self) -> Any:
-        """The process's S3 client. It is made late, and anew after a fork."""
-        with _making:  # making one is not safe on two threads, using it is
+        """The process's S3 client. It is made when it is needed, and anew after a fork."""
+        with _making:  # two threads may use a client, but not make one, at the same time
             try:
                 return _client(os.getpid(), self.profile)
             except (BotoCoreError, ValueError) as error:
@@ -110,7 +110,7 @@ class S3Store:
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """See ObjectStore. The caller knows the digest of what it reads, so the server's checksum is not asked for.
 
-        A range is asked for also where it is all of the object: its answer says how many bytes it has.
+        The whole object is asked for as a range too, because such an answer says how many bytes it has.
         """
         return self._range(key, start, length)[0]
 
@@ -140,7 +140,7 @@ class S3Store:
         return S3Object(key, answer["ContentLength"], answer["LastModified"], answer["ETag"])
 
     def create(self, key: str, body: bytes) -> None:
-        """See ObjectStore. A refusal after a lost answer may be about our own write, so the bytes decide then."""
+        """See ObjectStore. After a lost answer, a refusal may be due to our own write, so the bytes decide."""
         try:
             self._put(key, body, IfNoneMatch="*")
         except _Unmet as unmet:
@@ -229,7 +229,7 @@ class S3Store:
         return S3Object(item["Key"].removeprefix(self.prefix), item["Size"], item["LastModified"], item["ETag"])
 
     def _pages(self, prefix: str, **options: Any) -> Iterator[Any]:
-        """All pages of a listing: as long as the server names a next one, whatever is or is not on this one."""
+        """All pages of a listing. It goes on as long as the server names a next page, even after an empty one."""
         options |= {"Prefix": prefix, "MaxKeys": PAGE}
         while True:
             page = self._call(prefix, self.client.list_objects_v2, **options)
@@ -239,7 +239,7 @@ class S3Store:
             options["ContinuationToken"] = page["NextContinuationToken"]
 
     def _range(self, key: str, start: int, length: int | None, **options: Any) -> tuple[bytes, str]:
-        """Bytes of an object, and its ETag. A body that is not whole is asked for again."""
+        """Bytes of an object, and its ETag. An incomplete body is read again."""
         if length == 0:
             return b"", ""
         options["Range"] = f"bytes={start}-{'' if length is None else start + length - 1}"
@@ -255,14 +255,14 @@ class S3Store:
                 return b"", ""
             except (BotoCoreError, HTTPError, OSError) as error:
                 if attempt == ATTEMPTS:
-                    raise StoreUnreachable(self.url, f"{key} broke off: {error}") from error
+                    raise StoreUnreachable(self.url, f"reading {key} broke off: {error}") from error
                 time.sleep(_pause(attempt))
         raise AssertionError
 
     def _check_conditions(self) -> None:
-        """Try whether the server honours conditions: both of these writes must be refused.
+        """Test whether the server honours conditions: it must refuse both of these writes.
 
-        The object that is tried on holds nothing and stays, so that only the first process ever creates it.
+        The object that they go to is empty and stays, so that only the first process ever creates it.
         """
         ignored = "the server ignores {}, so writers would overwrite each other; use one that honours conditions"
         with suppress(_Unmet):
@@ -295,7 +295,7 @@ class S3Store:
                 return
             except _Racing as error:
                 if attempt == ATTEMPTS:
-                    raise StoreUnreachable(self.url, f"others write {key} at the same time") from error
+                    raise StoreUnreachable(self.url, f"others are writing {key} at the same time") from error
                 time.sleep(_pause(attempt))
 
     def _put_in_pieces(self, key: str, body: bytes, condition: dict[str, str]) -> None:
@@ -368,7 +368,7 @@ class _Answer(Exception):
 
 
 class _Unmet(_Answer):
-    """The condition of a request did not hold. `repeated`: boto3 had sent it before, and may have got through."""
+    """The condition of a request did not hold. `repeated`: boto3 had sent it before, perhaps with success."""
 
     def __init__(self, repeated: bool) -> None:  # noqa: FBT001
         super().__init__(repeated)
@@ -385,7 +385,7 @@ class _PastTheEnd(_Answer):
 
 @cache
 def _client(pid: int, profile: str) -> Any:  # noqa: ARG001 - what it is cached by
-    """One client a process and profile: it is safe on many threads, and a forked child must not share its sockets."""
+    """One client per process and profile: threads may share it, but a forked child must not share its sockets."""
     custom = any(os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
     config = Config(
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
@@ -402,9 +402,9 @@ def _client(pid: int, profile: str) -> Any:  # noqa: ARG001 - what it is cached 
 
 
 def _check_whole(body: bytes, start: int, length: int | None, content_range: str) -> None:
-    """See to it that all of a range came: a gateway may hand on what it has got so far as if it were all.
+    """Check that all of a range came: a gateway may hand on what it has received so far as if it were everything.
 
-    A server that knows no ranges sends no Content-Range, and the whole object.
+    A server that does not support ranges sends the whole object, and no Content-Range.
     """
     match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", content_range)
     if match is None:
@@ -412,7 +412,7 @@ def _check_whole(body: bytes, start: int, length: int | None, content_range: str
     first, last, size = map(int, match.groups())
     stop = size if length is None else min(size, start + length)
     if (first, last + 1, len(body)) != (start, stop, stop - start):
-        raise OSError(f"{len(body)} bytes came, which are said to be {content_range}")
+        raise OSError(f"received {len(body)} bytes, but Content-Range is {content_range}")
 
 
 def _pause(attempt: int) -> float:

@@ -89,7 +89,7 @@ def test_flags_that_exclude_each_other(stack, where, source):
     for one, other in combinations(modes, 2):
         said = stack.refused("diamond", "commit", *where, "--message=m", other, one, exit_code=2)
         assert said == f"datamon: {one} and {other} exclude each other"
-    assert "--create goes with --split" in stack.refused(
+    assert "--create needs --split" in stack.refused(
         "diamond", "add", *where, "--path", source, "--create", exit_code=2
     )
 
@@ -322,20 +322,22 @@ def test_a_store_that_is_no_store(tmp_path):
 def test_a_value_that_is_missing_before_another_option_is_noticed(stack, where, source):
     """The usual cause is a variable that is empty."""
     said = stack.refused("diamond", "add", "--repo", where[1], "--diamond", "--path", source, exit_code=2)
-    assert said.startswith("datamon: --diamond has no value before --path; if it comes from a variable, that is empty")
+    assert said.startswith(
+        "datamon: --diamond has no value before --path; if it comes from a variable, the variable is empty"
+    )
     said = stack.refused("diamond", "commit", *where, "--message", "--wait", exit_code=2)
     assert "--message has no value before --wait" in said
 
 
 def test_words_and_globs_that_are_not_quoted_are_recognized(stack, where, source):
     said = stack.refused("diamond", "commit", *where, "--message", "March", "and", "April", exit_code=2)
-    assert "Got unexpected extra arguments (and April); a value with spaces or globs must stand in quotes" in said
+    assert "Got unexpected extra arguments (and April); a value with spaces or globs must be quoted" in said
 
 
 def test_a_label_that_is_given_for_a_bundle_is_recognized(stack, repo, source):
     stack("bundle", "upload", "--repo", repo, "--path", source, "--message", "m", "--label", "latest")
     said = stack.refused("bundle", "get", "--repo", repo, "--bundle", "latest", exit_code=3)
-    assert said == "datamon: there is no bundle 'latest'; there is a label of that name: say --label latest"
+    assert said == "datamon: there is no bundle 'latest'; there is a label of that name: use --label latest"
 
 
 def test_a_source_that_is_not_there_is_shown_as_it_was_looked_for(stack, where, tmp_path):

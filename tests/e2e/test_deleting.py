@@ -13,7 +13,7 @@ def test_a_deleted_bundle_is_gone_and_says_who_deleted_it(stack, repo, files, tm
     kept = uploaded(stack, repo, files("1", {"a": "same", "b": "1"}))
     gone = uploaded(stack, repo, files("2", {"a": "same", "b": "2"}), "--label", "latest")
     deleting = ("bundle", "delete", "--repo", repo, "--bundle", gone)
-    assert "there is no terminal to ask at; say --yes" in stack.refused(*deleting, exit_code=2)
+    assert "there is no terminal to ask on; add --yes" in stack.refused(*deleting, exit_code=2)
     said = stack.refused(*deleting, "--yes", exit_code=4)
     assert "the label latest would point to nothing; move it with `datamon label set` first" in said
     stack("label", "set", "--repo", repo, "--label", "latest", "--bundle", kept)
@@ -34,7 +34,7 @@ def test_a_deleted_repo_is_gone_with_its_bundles_and_its_name_is_not_given_again
     diamond = stack("diamond", "initialize", "--repo", repo)
     deleting = ("repo", "delete", "--repo", repo, "--yes")
     said = stack.refused(*deleting, exit_code=4)
-    assert f"it has 1 diamond open, {diamond} for one; end what is open first, with" in said
+    assert f"it has 1 diamond open, for example {diamond}; end open diamonds first, with" in said
     stack("diamond", "cancel", "--repo", repo, "--diamond", diamond)
     stack(*deleting, "--reason", "a trial")
     assert repo not in [one["name"] for one in stack.json("repo", "list")]

@@ -108,7 +108,7 @@ def test_without_the_key(sealed, another):
 @pytest.mark.parametrize("bad", ["short", "not base64!", base64.b64encode(b"x" * 16).decode()])
 def test_a_key_that_is_none(sealed, bad):
     said = with_another_key(sealed, bad).refused("diamond", "initialize", "--repo", "r", exit_code=2)
-    assert "DATAMON_ENCRYPTION_KEY is no key" in said
+    assert "DATAMON_ENCRYPTION_KEY is not a key" in said
     assert bad not in said
 
 

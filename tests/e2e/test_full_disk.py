@@ -33,7 +33,7 @@ def test_a_full_disk_is_seen_everywhere_until_there_is_room(tmp_path):
     failed = r"being tried again\W+upload split: attempt \d failed at \d\d:\d\d:\d\d UTC: `"
     assert re.search(failed + reason, seen["details"])
     assert f"upload split: attempt 1 failed: {reason}; the next in 1 s" in seen["log"]
-    assert f"{reason}; make room there, and what was to be written goes on by itself" in seen["stderr"]
+    assert f"{reason}; make room there, and running work then continues by itself" in seen["stderr"]
     assert "being tried again" not in seen["details at the end"]
 
 

@@ -95,7 +95,7 @@ def test_a_commit_waits_no_longer_than_it_was_told(stack, repo, source):
     assert "passes the name filter 'nosuch'" in said
     assert stack("diamond", "commit", *where, "--message", "m"), "the diamond is still open"
     assert stack.json("diamond", "split", "get", *where, "--split", split)["state"] == "done"
-    assert "--timeout goes with --wait" in stack.refused(*late[:-5], "--timeout", "1s", exit_code=2)
+    assert "--timeout needs --wait" in stack.refused(*late[:-5], "--timeout", "1s", exit_code=2)
 
 
 def test_metadata_of_diamonds_and_bundles_is_kept_and_filtered_by(stack, repo, source):

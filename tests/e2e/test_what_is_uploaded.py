@@ -28,7 +28,7 @@ def test_a_filter_that_lets_nothing_through_fails_the_split(stack, where, source
     done = stack.run(*adding, exit_code=1)
     assert done.stderr.endswith(
         f"failed: no file in '{source}' passes the name filter 'parqet$' (4 names left out); "
-        "if that is meant, say --allow-empty\n"
+        "if that is intended, add --allow-empty\n"
     )
     [split] = stack.json("diamond", "split", "list", *where)
     assert split["state"] == "failed"
@@ -42,7 +42,7 @@ def test_a_bundle_of_nothing_is_not_made_and_no_label_moves(stack, repo, files, 
     typo = stack.run(*upload, "--path", source, "--include", "*.parqet", exit_code=1)
     assert "passes the globs '*.parqet' (4 names left out)" in typo.stderr
     empty = stack.run(*upload, "--path", files("empty", {}), exit_code=1)
-    assert "/empty' holds no files; if that is meant, say --allow-empty" in empty.stderr
+    assert "/empty' holds no files; if that is intended, add --allow-empty" in empty.stderr
     assert stack.json("label", "get", "--repo", repo, "--label", "latest")["bundle"] == first
     assert len(stack.json("bundle", "list", "--repo", repo)) == 1
     meant = stack(*upload, "--path", files("empty", {}), "--allow-empty")

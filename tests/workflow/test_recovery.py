@@ -35,8 +35,10 @@ async def test_the_database_is_lost_and_the_diamond_goes_on(tmp_path, files, spa
         lost = datamon.diamonds.get("r", "lost")
         with pytest.raises(Failed, match="has no workflow for it") as refused:
             await lost.commit("m")
-        assert "if this is the right server, take it up with `datamon diamond recover`" in sentence(refused.value)
-        with pytest.raises(WrongState, match="opened on another Temporal server or namespace, and may go on there"):
+        assert "if this is the right server, recover it with `datamon diamond recover`" in sentence(refused.value)
+        with pytest.raises(
+            WrongState, match="opened on another Temporal server or namespace, and may still be running there"
+        ):
             await datamon.diamonds.recover("r", "lost")
         diamond = await datamon.diamonds.recover("r", "lost", server_lost=True)
         status = await diamond.status()
@@ -63,7 +65,7 @@ async def test_a_terminated_diamond_is_taken_up_and_what_still_ran_is_stopped(da
     diamond = await datamon.diamonds.initialize(repo)
     await (await diamond.add(files("p", {"a": "1"}))).result()
     slow = await add_started(diamond)
-    with pytest.raises(WrongState, match="its workflow is there"):
+    with pytest.raises(WrongState, match="its workflow exists"):
         await datamon.diamonds.recover(repo, diamond.id)
     await diamond.handle.terminate("by mistake")
     await datamon.diamonds.recover(repo, diamond.id)
@@ -153,7 +155,7 @@ async def test_whoever_went_before_is_shut_out(datamon, repo, files):
     assert late.id not in splits(datamon, diamond)
     with pytest.raises(Failed, match="has no workflow for it") as refused:
         await diamond.commit("m")
-    assert "take it up with" in sentence(refused.value)
+    assert "recover it with" in sentence(refused.value)
     assert bundles(datamon, diamond) == []
 
     async def ended():

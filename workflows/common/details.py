@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_GAP = "\u00a0\u00a0"  # the Web UI leaves none between columns
+_GAP = "\u00a0\u00a0"  # the Web UI leaves no gap between columns
 
 
 def table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
@@ -14,7 +14,7 @@ def table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
 
 
 def verbatim(text: str) -> str:
-    """Text that Markdown leaves alone: it would make one dash of `--split`."""
+    """Text that Markdown leaves alone: it would turn the two dashes of `--split` into one."""
     return "`" + text.replace("`", "'") + "`"
 
 

@@ -1,12 +1,12 @@
-"""What every workflow that lives long has in common.
+"""What all long-lived workflows have in common.
 
     open -> loop: wait for something to do, do one thing, describe -> end
               |
               +-- the history is long: wait until it is quiet, then continue as new with the same record
 
 Handlers check messages and record them; the loop acts. So whatever arrives at the same time is handled one after the
-other. A workflow writes its record (one dataclass: input, state, and what continue-as-new carries over) and the hooks
-below; everything else is here: native cancel, waiting clients that are told to ask again, refused messages, details.
+other. A workflow defines its record (one dataclass: input, state, and what continue-as-new carries over) and the hooks
+below. Everything else is here: native cancel, telling clients that wait to ask again, refused messages, details.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LongLived(ShowsRetries, Generic[R]):
         super().__init__()
         self._record = record
         self._open_failure: DatamonError | None = None
-        self._continuing = False  # about to continue as new: handlers that wait let go
+        self._continuing = False  # about to continue as new: handlers that wait return
         self._ended = False  # the last state is published
 
     # Hooks
@@ -73,11 +73,11 @@ class LongLived(ShowsRetries, Generic[R]):
         raise AssertionError
 
     async def _act(self) -> bool:
-        """Do what cannot wait until the workflow has continued as new; whether there was anything."""
+        """Do what cannot wait until the workflow has continued as new. Returns whether there was anything to do."""
         raise AssertionError
 
     async def _act_later(self) -> None:
-        """Do what can wait until then."""
+        """Do what can wait until the workflow has continued as new."""
 
     async def _wait(self) -> None:
         """Wait until there is something to do."""
@@ -97,7 +97,7 @@ class LongLived(ShowsRetries, Generic[R]):
     # The life
 
     async def _live(self) -> None:
-        """Everything from the beginning to the end, whatever is cancelled meanwhile."""
+        """Run from the beginning to the end, even if the workflow is cancelled meanwhile."""
 
         def on_cancel() -> None:
             self._cancel_natively(storable_text(workflow.cancellation_reason() or "canceled from Temporal"))
@@ -134,7 +134,7 @@ class LongLived(ShowsRetries, Generic[R]):
 
     @contextmanager
     def _checking_message(self) -> Iterator[None]:
-        """Whoever sends a signal gets no answer, so a message that is refused is shown with the workflow."""
+        """Show a refused message in the workflow's details, because whoever sends a signal gets no answer."""
         try:
             yield
         except BadUsage as error:
@@ -143,7 +143,7 @@ class LongLived(ShowsRetries, Generic[R]):
         self._describe()
 
     def _lets_go(self) -> bool:
-        """Whether those who wait for an answer wait in vain, in this run."""
+        """Whether this run will not give an answer to handlers that wait for one."""
         return self._continuing or self._open_failure is not None
 
     def _raise_if_not_opened(self) -> None:
@@ -156,12 +156,12 @@ class LongLived(ShowsRetries, Generic[R]):
         return workflow.info().is_continue_as_new_suggested()
 
     async def _continue_as_new_when_quiet(self) -> None:
-        """Let what runs come to an end first, if that is soon, and start nothing else.
+        """Continue as new, after what runs has ended, if that is soon. Nothing else is started meanwhile.
 
-        A run that hears something in the very moment it continues must be replayed from its start and try again; with
+        A run that receives something at the moment it continues must be replayed from its start and try again; with
         50 short splits reporting, it tried for 13 s.
         """
-        with suppress(TimeoutError):  # state may change while this waits, so what comes first is looked at again
+        with suppress(TimeoutError):  # state may change during the wait, so urgent work is looked for again below
             await workflow.wait_condition(
                 lambda: self._is_quiet() or self._has_urgent_work(), timeout=self._record.options.quiet_seconds
             )
@@ -182,6 +182,6 @@ def ask_again() -> ApplicationError:
 
 
 def raise_if_cancelled(*, canceled: bool) -> None:
-    """End a workflow that was cancelled from the Web UI as Temporal shows such: as canceled."""
+    """End a workflow that was cancelled from the Web UI so that Temporal shows it as canceled."""
     if canceled and workflow.cancellation_reason() is not None:
         raise asyncio.CancelledError

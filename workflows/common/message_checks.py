@@ -1,8 +1,8 @@
-"""Checks of messages. What cannot be understood is refused, and stops nothing.
+"""Checks of messages. A message that cannot be understood is refused, and does not stop the workflow.
 
 An exception in a signal's handler would fail the workflow task, which Temporal then tries again for ever. So a
-message of the wrong shape must never get as far as a handler that believes in it; and text that cannot be written as
-UTF-8, or is too long to be carried on, must not be remembered.
+message of the wrong shape must never reach a handler that trusts it; and text that cannot be written as UTF-8, or is
+too long to be carried on, must not be remembered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ M = TypeVar("M")
 
 
 def checked_message(kind: type[M], message: Any) -> M:
-    """A message that somebody may have typed, or BadUsage. Fields of a newer version are left alone."""
+    """A message that somebody may have typed, or BadUsage. Fields of a newer version are ignored."""
     try:
         with _converting:
             converted = msgspec.convert(message, kind)
@@ -67,7 +67,7 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def storable_text(text: str) -> str:
-    """Text that can be stored, out of text that comes from nobody knows where."""
+    """Text that can be stored, made from text of unknown origin."""
     return text.encode(errors="replace")[:MAX_TEXT].decode(errors="ignore")
 
 
@@ -78,7 +78,7 @@ def summary_text(text: str) -> str:
 
 
 class SignalArgumentCheck(Interceptor):
-    """Drops signals with another number of arguments than their handler takes."""
+    """Drops signals that do not have as many arguments as their handler takes."""
 
     def workflow_interceptor_class(
         self,

@@ -9,9 +9,9 @@ from datamon.sources.source import Source
 
 TASK_QUEUE = "datamon"
 HOUSEKEEPING = "housekeeping"  # id of the workflow, and of its schedule
-STALE_STATE = "a query met a state that no replay would have; the workflow is read again"  # then ask once more
-COMMAND_IDENTITY = " (a command)"  # ends the identity of a worker that is there for one upload
-ANYWHERE = "anywhere"  # the host of what every worker can read
+STALE_STATE = "a query met a state that no replay would have; the workflow is read again"  # the client asks again
+COMMAND_IDENTITY = " (a command)"  # what the identity of a worker for a single upload ends with
+ANYWHERE = "anywhere"  # the host of a source that every worker can read
 
 REPO = SearchAttributeKey.for_keyword("DatamonRepo")
 STATE = SearchAttributeKey.for_keyword("DatamonState")

@@ -24,7 +24,7 @@ class Options:
 
     @property
     def retry(self) -> RetryPolicy:
-        """For what can pass; errors that cannot pass say so themselves. There is no limit on attempts."""
+        """For errors that can pass; those that cannot are marked as not retryable. There is no limit on attempts."""
         return RetryPolicy(
             initial_interval=timedelta(seconds=self.retry_first_seconds),
             maximum_interval=timedelta(seconds=self.retry_longest_seconds),

@@ -10,7 +10,7 @@ from typing import Any, Self
 from datamon.core.errors import DatamonError, ErrorCode, rebuild
 
 REMEMBERED = 100  # refusals of one kind
-REMEMBERED_BYTES = 200_000  # and what they may take
+REMEMBERED_BYTES = 200_000  # that they may take together
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Refusal:
 
     @classmethod
     def of(cls, request: str, error: DatamonError) -> Self:
-        """The refusal that this error is."""
+        """The refusal that carries this error."""
         return cls(request, error.code, list(error.args))
 
     def error(self) -> DatamonError:

@@ -1,6 +1,6 @@
-"""Attempts that failed and are made again: a workflow learns of them from the workers, and shows them.
+"""Failed attempts that are followed by others: workers report them to the workflow, which shows them.
 
-An activity that is tried again leaves nothing in the history, so its workflow would know nothing. The worker sends this
+An activity that is tried again leaves nothing in the history, so its workflow would not notice. The worker sends a
 signal instead: for the first few attempts, and then for each whose number is a power of two. So a store that is down
 for a week costs a workflow a dozen signals for each activity, not ten thousand.
 """
@@ -44,7 +44,7 @@ def activity_words(activity_type: str) -> str:
 
 
 def describe_failed(failed: Iterable[FailedAttempt]) -> list[tuple[str, str]]:
-    """What failed of late, as rows of current details."""
+    """The attempts that failed last, as rows of Current Details."""
     return [
         (
             "being tried again",
@@ -65,13 +65,13 @@ class ShowsRetries:
         raise AssertionError
 
     def forget_failed_attempts(self, activity: str) -> None:
-        """An activity has come to an end, so nothing of it is tried again."""
+        """Forget the failed attempts of an activity that has ended."""
         if self._failed_attempts.pop(activity, None) is not None:
             self._describe()
 
     @workflow.signal(description="An attempt to run an activity failed; another one follows. Sent by workers.")
     def attempt_failed(self, message: Any = None) -> None:
-        """Take note of it, and show it."""
+        """Remember a failed attempt, and show it."""
         try:
             failed = checked_message(FailedAttempt, message)
         except BadUsage as error:

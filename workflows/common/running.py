@@ -47,7 +47,7 @@ async def complete_despite_cancel(
 async def run_metadata_activity(
     activity: Callable[[Any, Request], Result], request: Request, options: Options, summary: str
 ) -> Result:
-    """Have something small done to the store, on whichever worker is free."""
+    """Run an activity that does something small to the store, on whichever worker is free."""
     with _forgetting_failed_attempts(activity):
         return await workflow.execute_activity_method(
             activity,
@@ -68,7 +68,7 @@ async def run_long_activity(
     queue: str = TASK_QUEUE,
     heartbeat_seconds: float | None = None,
 ) -> Result:
-    """Have something done that takes long and sends heartbeats. Cancelled, it is awaited until it has stopped."""
+    """Run an activity that takes long and sends heartbeats. If it is cancelled, wait until it has stopped."""
     with _forgetting_failed_attempts(activity):
         return await workflow.execute_activity_method(
             activity,
@@ -84,7 +84,7 @@ async def run_long_activity(
 
 @contextmanager
 def _forgetting_failed_attempts(activity: Callable[..., Any]) -> Iterator[None]:
-    """Once an activity has come to its end, however that is, nothing of it is left to be tried again."""
+    """Forget the failed attempts of an activity once it has ended, with whatever outcome."""
     owner = workflow.instance()
 
     def forget() -> None:

@@ -36,7 +36,7 @@ def describe(record: DiamondRecord, failed_attempts: Iterable[FailedAttempt] = (
 
 
 def _refusals(record: DiamondRecord) -> list[tuple[str, str]]:
-    """The newest of each kind: whoever sent it as a signal, from the Web UI for one, got no answer."""
+    """The newest refusal of each kind: whoever sent a signal, for example from the Web UI, got no answer."""
     rows = []
     for kind, refused in (("add", record.refused), ("commit", record.failed_commits)):
         newest = next(reversed(refused.values()), None)

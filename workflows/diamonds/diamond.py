@@ -90,7 +90,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         return self._children.is_quiet
 
     async def _wait(self) -> None:
-        """Wait for something to do, and meanwhile look now and then whether splits of earlier runs are still there.
+        """Wait for something to do, and now and then check whether splits of earlier runs are still there.
 
         A commit that waits for splits may have a deadline.
         """
@@ -131,7 +131,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         description='Add splits: [{"path": "/data/part1", "host": "node-1"}], or [{"path": "s3://bucket/part1"}].'
     )
     def add(self, splits: Any = None) -> None:
-        """Accept or refuse splits. Ask the query `split` which it was. The same request twice counts once."""
+        """Accept or refuse splits; the query `split` tells which. The same request twice counts once."""
         with self._checking_message():
             messages = splits if isinstance(splits, list) else [splits]
             if len(messages) > PAGE:
@@ -210,7 +210,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         name="cancel", description='Stop all splits and close the diamond without a bundle: {"reason": "a mistake"}.'
     )
     def cancel_signal(self, message: Any = None) -> None:
-        """Cancel, for callers that do not wait. During a commit it waits, and counts if that comes to nothing."""
+        """Cancel, for callers that do not wait. During a commit it waits, and takes effect if the commit fails."""
         with self._checking_message():
             self._request_cancel(CancelRequest() if message is None else checked_message(CancelRequest, message))
 
@@ -246,7 +246,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
 
     @workflow.query(name="commit", description="What became of a commit, by its request.")
     def commit_outcome(self, request: str) -> CommitOutcome:
-        """What a commit that was sent as a signal came to."""
+        """The outcome of a commit that was sent as a signal."""
         return self._record.outcome(request)
 
     # Opening
@@ -262,7 +262,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
             await self._publish(MetadataActivities.open_diamond)
 
     async def _take_up(self) -> None:
-        """Go on from what the store says. The next revision of diamond.yaml shuts out whoever went before."""
+        """Continue from what the store says. The next revision of diamond.yaml shuts out whoever worked before."""
         record = self._record
         reason = "it was running when the diamond was recovered"
         taken = await run_long_activity(
@@ -290,7 +290,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
     # Committing
 
     async def _commit(self, request: CommitRequest) -> None:
-        """Stop what still runs, then take a snapshot: so no split can become done that the bundle lacks."""
+        """Stop what still runs, then take a snapshot, so that no split becomes done without being in the bundle."""
         record = self._record
         try:
             record.check_enough(request)
@@ -320,7 +320,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         record.answer = answer  # last: whoever waits for the answer finds the diamond done
 
     def _undo_committing(self, request: CommitRequest, failure: DatamonError) -> None:
-        """The store refused the first step of a commit, so it has not begun. Anything else ends the workflow."""
+        """Undo a commit that has not begun, because the store refused its first step. Other errors end the workflow."""
         if not isinstance(failure, StoreRefused):
             raise to_failure(failure)
         record = self._record
@@ -329,7 +329,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         record.fail_commit(request, failure)
 
     async def _make_or_give_up(self, request: CommitRequest, bundle: BundleId) -> BundleReport | None:
-        """What the bundle came to; or None, when it is sure that it will never exist and the diamond is open again."""
+        """The report on the bundle; or None, once it can never exist and the diamond is open again."""
         record = self._record
         try:
             return await self._make_bundle(request, bundle)
@@ -371,9 +371,9 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         )
 
     async def _give_up(self, bundle: BundleId, failure: DatamonError) -> BundleReport | None:
-        """No attempt that wakes up late may make a bundle that failed. If one has made it meanwhile, it has not failed.
+        """Prevent an attempt that wakes up late from making a bundle that failed, or report on it if one has made it.
 
-        Forbidden conflicts are found by every attempt alike, and before anything is written.
+        With forbidden conflicts, there is nothing to prevent: every attempt finds them before anything is written.
         """
         if isinstance(failure, ConflictsForbidden):
             return None
@@ -385,7 +385,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         )
 
     async def _set_label(self, name: str, contributor: Contributor, bundle: BundleId) -> str:
-        """Label the bundle, which exists by now, so nothing can undo the commit any more. Why it failed, if it did."""
+        """Label the bundle, which exists: nothing can undo the commit any more. Returns why labeling failed, if so."""
         record = self._record
         label = Label(
             name=label_name(name),
@@ -408,7 +408,7 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
         if record.commit is not None:
             refused = WrongState("diamond", record.diamond, DiamondState.CANCELING, "it was canceled before the commit")
             record.fail_commit(record.commit, refused)
-        if record.state is not DiamondState.CANCELING:  # as it may be when it was taken up
+        if record.state is not DiamondState.CANCELING:  # it may be, if it was taken up
             await self._move(DiamondState.CANCELING)
         await self._children.stop_all(request.reason)
         await self._move(DiamondState.CANCELED)
@@ -434,5 +434,5 @@ class DiamondWorkflow(LongLived[DiamondRecord]):
 
 
 def _named(request: CommitRequest) -> CommitRequest:
-    """A request with a name, which one that was sent by hand may lack."""
+    """The commit with a request id, which may be missing if it was sent by hand."""
     return request if request.request else replace(request, request=new_id())

@@ -27,7 +27,7 @@ NOTHING = Source()
 class AddSplit:
     """A split to upload. `request` is new with every call of a user, so that a repeated signal counts once.
 
-    By hand it takes a `path` and the `host` it is on, or an s3:// URL alone: the diamond fills in the rest.
+    An add by hand needs only a `path` and the `host` it is on, or an s3:// URL alone: the diamond fills in the rest.
     """
 
     split: SplitId = UNNAMED
@@ -44,7 +44,7 @@ _SOURCE_FIELDS = frozenset({"path", "skip_on_error", "files", "name_filter", "in
 
 
 def as_typed(message: Any) -> Any:
-    """An add as somebody may type it, with what belongs to the source put there."""
+    """An add as somebody may type it, with the fields of the source moved into `source`."""
     if not isinstance(message, dict) or "source" in message:
         return message
     source = {name: value for name, value in message.items() if name in _SOURCE_FIELDS}
@@ -55,8 +55,8 @@ def as_typed(message: Any) -> Any:
 class CommitRequest:
     """A request to commit. By hand, a `message` is enough.
 
-    The same `request` asks for the same bundle; one that failed is tried again, unless it says that it is only sent
-    `again` for want of an answer.
+    The same `request` asks for the same bundle. A commit that failed is tried again, unless `again` says that the
+    request is repeated only because its answer did not arrive.
     """
 
     request: str = ""
@@ -64,7 +64,7 @@ class CommitRequest:
     mode: ConflictMode = ConflictMode.KEEP
     order: Order = Order.UPLOADED
     wait: bool = False
-    splits: int | None = None  # so many must be done
+    splits: int | None = None  # how many must be done
     timeout_seconds: float = 0  # of waiting; 0 is for ever
     label: str = ""
     contributor: Contributor | None = None  # who sets the label; by default who opened the diamond
@@ -116,7 +116,7 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class CommitAnswer:
-    """What a commit came to."""
+    """The result of a commit."""
 
     request: str
     bundle: BundleId

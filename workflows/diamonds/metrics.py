@@ -11,13 +11,13 @@ from datamon.diamonds.model import SplitState
 
 
 def count_split(repo: RepoName, state: SplitState) -> None:
-    """A split has entered a state."""
+    """Count a split that has entered a state."""
     counter = workflow.metric_meter().create_counter("datamon_splits", "Splits that entered a state.")
     counter.add(1, {"repo": repo, "state": state.value})
 
 
 def count_upload(repo: RepoName, files: int, stored: int, known: int) -> None:
-    """A split has uploaded its files: so many bytes were new to the store, and so many it had already."""
+    """Count the files that a split has uploaded, the bytes that were new to the store, and those it had already."""
     meter, of = workflow.metric_meter(), {"repo": repo}
     meter.create_counter("datamon_files", "Files that were uploaded.").add(files, of)
     meter.create_counter("datamon_stored_bytes", "Bytes that were new to the store.").add(stored, of)
@@ -25,7 +25,7 @@ def count_upload(repo: RepoName, files: int, stored: int, known: int) -> None:
 
 
 def count_commit(repo: RepoName, took: timedelta, conflicts: int) -> None:
-    """A bundle was made."""
+    """Count a bundle that was made."""
     meter = workflow.metric_meter()
     seconds = meter.create_histogram_float("datamon_commit_seconds", "From the end of all waiting to the bundle.")
     seconds.record(took.total_seconds(), {"repo": repo})

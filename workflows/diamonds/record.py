@@ -1,7 +1,7 @@
-"""What a diamond remembers, and what it makes of messages: plain rules over plain values.
+"""What a diamond remembers, and how it decides on messages: plain rules over plain values.
 
 This is the state of DiamondWorkflow. It decides what is accepted and what is refused; the workflow around it only
-carries that out. Nothing here calls Temporal, so all of it can be tried by calling it.
+carries that out. Nothing here calls Temporal, so all of it can be tested without a server.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from datamon.workflows.diamonds.messages import (
     SplitStatus,
 )
 
-ADDED_AGAIN = "it was added again"  # why a run of a split counts no more
+ADDED_AGAIN = "it was added again"  # why a run of a split no longer counts
 FAILURES = 5  # failed splits that a status names
 MAX_QUEUE = 300  # bytes of the name of a task queue, which has the host's in it; the server takes 1,000
 MAX_WEIGHT = 1_000_000  # bytes of text that a diamond remembers of its splits; packed, they must fit a payload
-MAX_SPLITS = 2_500  # all of them left out with a long reason make an answer of 1.4 MB; a payload ends at 2 MiB
+MAX_SPLITS = 2_500  # if all are left out with a long reason, the answer has 1.4 MB; a payload ends at 2 MiB
 
 
 @dataclass
@@ -76,7 +76,7 @@ class SplitRow:
 
 
 def _weight(add: AddSplit) -> int:
-    """Bytes of text that somebody has chosen."""
+    """The bytes of an add whose length its sender has chosen."""
     source = add.source
     texts = (source.path, source.files, source.name_filter, *source.include, *source.exclude)
     return sum(map(_bytes, (*texts, add.queue, add.host, add.tag, add.contributor.name, add.contributor.email)))
@@ -90,7 +90,7 @@ _rows = msgspec.json.Decoder(dict[SplitId, SplitRow])
 
 
 class SplitIndex:
-    """What is asked of all rows again and again, kept up to date so that a diamond of 2,000 splits is no slower."""
+    """What is often asked about all rows, kept up to date so that a diamond of 2,000 splits is not slower."""
 
     def __init__(self) -> None:
         self.states: Counter[SplitState] = Counter()
@@ -98,7 +98,7 @@ class SplitIndex:
         self.weight = 0  # of the text in all rows
         self.ready: dict[SplitId, SplitRow] = {}  # to be started as soon as there is room
         self.open: dict[SplitId, SplitRow] = {}
-        self.failed: dict[SplitId, SplitRow] = {}  # in the order they did
+        self.failed: dict[SplitId, SplitRow] = {}  # in the order they failed
 
     def enter(self, split: SplitId, row: SplitRow) -> None:
         """Count a row."""
@@ -111,7 +111,7 @@ class SplitIndex:
             self.failed[split] = row
 
     def leave(self, split: SplitId, row: SplitRow) -> None:
-        """Count it no more; it is about to change."""
+        """Stop counting a row, which is about to change."""
         self._count(row, -1)
         for rows in (self.ready, self.open, self.failed):
             rows.pop(split, None)
@@ -128,7 +128,7 @@ class SplitIndex:
 
 @dataclass
 class DiamondRecord:
-    """A diamond, whole: the workflow's input, its state, and what continue-as-new carries over."""
+    """Everything about a diamond: the workflow's input, its state, and what continue-as-new carries over."""
 
     repo: RepoName
     diamond: DiamondId
@@ -162,7 +162,7 @@ class DiamondRecord:
     def __post_init__(self) -> None:
         if self.packed:
             self.splits, self.packed = _rows.decode(zlib.decompress(b85decode(self.packed))), ""
-        self.index = SplitIndex()  # no field: it is made of the rows, and does not travel
+        self.index = SplitIndex()  # not a field: it is made from the rows, and does not travel
         for split, row in self.splits.items():
             self.index.enter(split, row)
 
@@ -189,7 +189,7 @@ class DiamondRecord:
     # Adding
 
     def completed(self, add: AddSplit, new_id: Callable[[], str]) -> AddSplit:
-        """An add with all that a person who sends it by hand leaves out. A split that runs again keeps its tag."""
+        """An add, completed by what a person who sends it by hand leaves out. A split that runs again keeps its tag."""
         known = self.splits.get(add.split)
         return replace(
             add,
@@ -231,7 +231,7 @@ class DiamondRecord:
             raise WrongState("split", add.split, known.state, "it cannot run again", Remedy.ADD_NEW_SPLIT)
 
     def _problem(self, add: AddSplit) -> str:
-        """What only somebody who sends it by hand can have got wrong."""
+        """What is wrong with an add; only one that was sent by hand can have such a problem."""
         if add.queue != TASK_QUEUE and not add.queue.startswith(host_queue("")):
             return f"{add.queue[:100]!r} is not a task queue of datamon; leave `queue` out"
         if len(add.queue.encode()) > MAX_QUEUE:
@@ -240,7 +240,7 @@ class DiamondRecord:
         if files and not keys.is_split_names(files, self.repo, self.diamond, add.split):
             return "`files` is not the key of a list of names of this split; leave it out"
         if self.index.weight + _weight(add) > MAX_WEIGHT:
-            return f"paths, tags, filters and contributors of its splits come to more than {MAX_WEIGHT:,} bytes"
+            return f"paths, tags, filters and contributors of all splits have more than {MAX_WEIGHT:,} bytes together"
         return ""
 
     def _accept(self, add: AddSplit, known: SplitRow | None, now: str) -> None:
@@ -260,11 +260,11 @@ class DiamondRecord:
         remember(self.refused, add.split, Refusal.of(add.request, error))
 
     def report(self, report: SplitReport, now: str = "") -> None:
-        """Take note of how a split ended. What an older generation tells, or one of before a recovery, is ignored."""
+        """Record how a split ended. A report of an older generation, or from before a recovery, is ignored."""
         row = self.splits.get(report.split)
         if row is None or not row.open or (row.generation, self.epoch) != (report.generation, report.epoch):
             return
-        if report.state is SplitState.RUNNING:  # no split says that of itself
+        if report.state is SplitState.RUNNING:  # no split reports that
             return
         with self.changing(report.split):
             row.open, row.stop = False, ""
@@ -280,7 +280,7 @@ class DiamondRecord:
         return heapq.nsmallest(room, ready, key=lambda split: ready[split].position) if room > 0 else []
 
     def begin(self, split: SplitId, now: str = "") -> AddSplit | None:
-        """Count a split as running in its next generation. What to upload, if there still is anything."""
+        """Count a split as running in its next generation. Returns what to upload, if there still is anything."""
         with self.changing(split) as row:
             add = row.waiting
             if add is not None:
@@ -289,7 +289,7 @@ class DiamondRecord:
         return add
 
     def drop_waiting(self, reason: str) -> dict[SplitId, AddSplit]:
-        """Fail what never got its turn."""
+        """Fail the splits that were never started."""
         dropped = {split: row.waiting for split, row in self.in_line() if row.waiting is not None}
         for split in dropped:
             with self.changing(split) as row:
@@ -318,7 +318,7 @@ class DiamondRecord:
     # Committing and canceling
 
     def check_open(self, refused: str) -> None:
-        """WrongState, unless things can still change."""
+        """Raise WrongState, unless the diamond can still change."""
         if self.recovering:
             raise WrongState("diamond", self.diamond, "being recovered", "try again in a moment")
         state = DiamondState.CANCELING if self.cancel is not None and not self.state.ended else self.state
@@ -326,9 +326,9 @@ class DiamondRecord:
             raise ended(self.diamond, state, self.bundle, refused)
 
     def check_commit(self, request: CommitRequest) -> None:
-        """The refusal of a commit, if it is to be refused at once."""
+        """Raise an error if a commit must be refused at once."""
         if self.commit is not None and not self.state.ended and not self._gives_way(request):
-            waits = ", and waits for splits; one that does not wait takes its place" if self._is_waiting() else ""
+            waits = ", and waits for splits; a commit that does not wait replaces it" if self._is_waiting() else ""
             raise WrongState("diamond", self.diamond, DiamondState.COMMITTING, f"another commit was first{waits}")
         self.check_open("it cannot be committed any more")
         if not request.message.strip():
@@ -340,7 +340,7 @@ class DiamondRecord:
             self.check_enough(request)
 
     def _gives_way(self, request: CommitRequest) -> bool:
-        """A commit that still waits for splits gives way to one that does not: else a wrong number would block all."""
+        """A commit that does not wait replaces one that still waits: else a wrong number of splits would block all."""
         return self._is_waiting() and not request.wait
 
     def _is_waiting(self) -> bool:
@@ -357,7 +357,7 @@ class DiamondRecord:
         self.deadline = time + request.timeout_seconds if request.wait and request.timeout_seconds else 0
 
     def give_up_waiting(self) -> None:
-        """The commit has waited for as long as it was to wait."""
+        """Fail the commit, because it has waited as long as it was to wait."""
         request = self.commit
         if request is not None:
             counts, failures = self.index.states, [str(one) for one in self.failures()]
@@ -365,13 +365,14 @@ class DiamondRecord:
             self.fail_commit(request, late)
 
     def check_enough(self, request: CommitRequest) -> None:
-        """NothingToCommit, if fewer splits are done than it takes."""
+        """Raise NothingToCommit if fewer splits are done than the commit needs."""
         check_enough(self.diamond, self.index.states, request.splits, [str(one) for one in self.failures()])
 
     def may_commit(self) -> bool:
-        """Whether there is a commit that need not wait, or not any longer.
+        """Whether there is a commit that need not wait, or no longer needs to.
 
-        A number of splits means done ones: a node that failed may be restarted, and add its split again.
+        If a number of splits is given, only done ones count: a node that failed may be restarted, and add its split
+        again.
         """
         if self.commit is None:
             return False
@@ -382,28 +383,28 @@ class DiamondRecord:
         return bool(enough) and self.count(SplitState.RUNNING) == 0
 
     def knows_commit(self, request: CommitRequest) -> bool:
-        """Whether this very request needs no new start: it is being carried out, or is sent again for its answer."""
+        """Whether this very request starts nothing new: it is being carried out, or is sent again for its answer."""
         return self.is_under_way(request) or (request.again and self.has_answer(request))
 
     def is_under_way(self, request: CommitRequest) -> bool:
-        """Whether this very request is being carried out, or was."""
+        """Whether this very request is being carried out, or has made its bundle."""
         answered = self.answer is not None and self.answer.request == request.request
         return answered or (self.commit is not None and self.commit.request == request.request)
 
     def has_answer(self, request: CommitRequest) -> bool:
-        """Whether this very request has come to something."""
+        """Whether this very request has an outcome."""
         answered = self.answer is not None and self.answer.request == request.request
         return answered or request.request in self.failed_commits
 
     def fail_commit(self, request: CommitRequest, error: DatamonError) -> None:
-        """The commit came to nothing. The next one may be better."""
+        """End a commit that failed. The next one may succeed."""
         self.refuse_commit(request, error)
         self.reason = str(error)
         if self.commit is not None and self.commit.request == request.request:
             self.commit, self.deadline = None, 0
 
     def refuse_commit(self, request: CommitRequest, error: DatamonError) -> None:
-        """Remember why a commit came to nothing, for whoever asks."""
+        """Remember why a commit failed or was refused, for whoever asks."""
         remember(self.failed_commits, request.request, Refusal.of(request.request, error))
 
     def outcome(self, request: str) -> CommitOutcome:

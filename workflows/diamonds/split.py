@@ -63,7 +63,7 @@ class SplitWorkflow(ShowsRetries):
             report = self._failed(error)
         try:
             await self._finish(report)
-        except ActivityError as error:  # it cannot be published, so it did not happen; the diamond must know
+        except ActivityError as error:  # an end that cannot be published does not count; the diamond must know
             report = report if report.failure is not None else self._failed(error)
         await self._report_to_diamond(report)
         return report
@@ -76,9 +76,9 @@ class SplitWorkflow(ShowsRetries):
             if self._uploading is not None:
                 self._uploading.cancel()
 
-    @workflow.signal(description="Nothing. Whether it arrives tells the diamond that this split is still there.")
+    @workflow.signal(description="Does nothing. If it arrives, the diamond knows that this split is still there.")
     def probe(self) -> None:
-        """Be there."""
+        """Do nothing: it is enough that the signal arrives."""
 
     def _stop_natively(self) -> None:
         self.stop(workflow.cancellation_reason() or "canceled from Temporal")
@@ -158,7 +158,7 @@ class SplitWorkflow(ShowsRetries):
         self._describe()
 
     async def _report_to_diamond(self, report: SplitReport) -> None:
-        """By workflow id and no run id: the diamond may have continued as new. One that has ended needs no report."""
+        """Report by workflow id alone: the diamond may have continued as new. One that has ended needs no report."""
         diamond = workflow.get_external_workflow_handle(diamond_workflow(self._request.repo, self._request.diamond))
         try:
             await diamond.signal("split_changed", replace(report, skipped_sample=[]))

@@ -26,11 +26,11 @@ with workflow.unsafe.imports_passed_through():
 _Child = workflow.ChildWorkflowHandle[Any, SplitReport]
 _TERMINATED = "its workflow was terminated"
 _NEVER_RAN = 50  # descriptors in one message, each with a path and a reason
-_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # seconds between attempts to start a split whose run before is just ending
+_PAUSES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # seconds between attempts to start a split whose previous run is just ending
 
 
 class SplitChildren:
-    """Moves the splits of a record. It keeps nothing itself that would have to outlive a run of the diamond."""
+    """Starts and stops the splits of a record. It keeps nothing that would have to outlive a run of the diamond."""
 
     def __init__(self, record: DiamondRecord) -> None:
         self._record = record
@@ -45,14 +45,14 @@ class SplitChildren:
         await asyncio.gather(*(self._start(split) for split in self._record.ready()))
 
     async def stop(self) -> None:
-        """Send the splits that are marked so the message to stop."""
+        """Send the message `stop` to the splits that are marked for it."""
         marked = [(split, row, row.stop) for split, row in self._to_stop()]
         for _, row, _ in marked:
             row.stop = ""
         await asyncio.gather(*(self._send(split, row, SplitWorkflow.stop, reason) for split, row, reason in marked))
 
     async def stop_all(self, reason: str) -> None:
-        """Stop every split that has not ended, and wait until they have."""
+        """Stop every split that has not ended, and wait until all have ended."""
         dropped = self._record.drop_waiting(reason)
         while self._open():
             for (
@@ -66,7 +66,7 @@ class SplitChildren:
             await self._publish_dropped(dropped)
 
     async def _publish_dropped(self, dropped: dict[SplitId, AddSplit]) -> None:
-        """They have no workflow that could do it. Their next generation is failed, whatever one before them did."""
+        """Publish splits that have no workflow to do it. Their next generation has failed, whatever came before."""
         record, ended = self._record, now()
         for split in dropped:
             record.splits[split].generation += 1
@@ -100,7 +100,7 @@ class SplitChildren:
             await run_metadata_activity(MetadataActivities.fail_splits, some, record.options, summary)
 
     async def dismiss(self, splits: list[SplitId], reason: str) -> None:
-        """Stop the runs of splits that count no more, where there still are any."""
+        """Stop those runs of splits that no longer count, if they still exist."""
         await asyncio.gather(*(self._signal(split, SplitWorkflow.stop, reason) for split in splits))
 
     async def _until_ended(self, seconds: float) -> None:
@@ -109,7 +109,7 @@ class SplitChildren:
 
     @property
     def has_unwatched(self) -> bool:
-        """Whether splits are open that an earlier run of the diamond started: their ends reach us by message only."""
+        """Whether splits are open that an earlier run of the diamond started. Only a message tells us that they end."""
         return bool(self._unwatched())
 
     @property
@@ -118,11 +118,11 @@ class SplitChildren:
         return not self._record.index.open and not self._watches
 
     async def probe(self) -> None:
-        """Find those that ended without a report, because somebody terminated them."""
+        """Find splits that ended without a report, because somebody terminated them."""
         await asyncio.gather(*(self._send(split, row, SplitWorkflow.probe) for split, row in self._unwatched()))
 
     def _open(self) -> list[tuple[SplitId, SplitRow]]:
-        """In the order they were added first, whatever happened since: what is replayed must find the same."""
+        """The open splits in the order they were first added, whatever happened since: a replay must find the same."""
         record = self._record
         return [(split, record.splits[split]) for split in record.splits if split in record.index.open]
 
@@ -133,7 +133,7 @@ class SplitChildren:
         return [(split, row) for split, row in self._open() if row.stop]
 
     async def _start(self, split: SplitId) -> None:
-        """Start the next generation of a split, once the one before, which has reported that it ended, is gone."""
+        """Start the next generation of a split, once the previous run, which has reported its end, is gone."""
         add, row = self._record.begin(split, now()), self._record.splits[split]
         if add is None:
             return
@@ -141,7 +141,7 @@ class SplitChildren:
             try:
                 child = await self._start_child(split, row, add)
             except WorkflowAlreadyStartedError:
-                await workflow.sleep(pause, summary=f"until the run before of split {split} is gone")
+                await workflow.sleep(pause, summary=f"until the previous run of split {split} is gone")
             else:
                 row.started = row.waiting is None
                 watch = asyncio.create_task(self._watch(split, row.generation, child))
@@ -150,7 +150,7 @@ class SplitChildren:
         await self._lost(split, row.generation, "a workflow with its id is still running")
 
     async def _start_child(self, split: SplitId, row: SplitRow, add: AddSplit) -> _Child:
-        """It outlives this run of the diamond, hence ABANDON."""
+        """Start the workflow of a split. It outlives this run of the diamond, hence ABANDON."""
         record = self._record
         return await workflow.start_child_workflow(
             SplitWorkflow.run,
@@ -178,11 +178,11 @@ class SplitChildren:
         generation = row.generation
         if not await self._signal(
             split, message, *arguments
-        ):  # it has ended, and would have reported that before it did
+        ):  # it is gone; if it had not been terminated, it would have reported before
             await self._lost(split, generation, _TERMINATED)
 
     async def _signal(self, split: SplitId, message: Any, *arguments: str) -> bool:
-        """Whether the workflow of a split is there to hear it."""
+        """Send a signal to the workflow of a split. Returns whether it is there to receive it."""
         child = split_workflow(self._record.repo, self._record.diamond, split)
         try:
             await workflow.get_external_workflow_handle(child).signal(message, args=list(arguments))
@@ -191,7 +191,7 @@ class SplitChildren:
         return True
 
     async def _watch(self, split: SplitId, generation: int, child: _Child) -> None:
-        """A split reports how it ended, but not when somebody terminates it. This run of the diamond sees it."""
+        """Wait for the end of a split. It reports its end itself, but not if somebody terminates it."""
         try:
             self._record.report(await child, now())
         except ChildWorkflowError as error:
@@ -201,7 +201,7 @@ class SplitChildren:
             del self._watches[split, generation]
 
     async def _lost(self, split: SplitId, generation: int, reason: str) -> None:
-        """A workflow is gone without a report. If it had published how it ended, then so it did."""
+        """End a split whose workflow is gone without a report: keep the end that it published, or else let it fail."""
         ended = EndedSplit(SplitState.FAILED, reason)
         row = self._record.splits[split]
         if row.open and row.generation == generation:

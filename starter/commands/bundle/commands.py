@@ -127,7 +127,7 @@ def list_files(repo: RepoName, bundle: BundleId | None, label: LabelName | None,
 def diff_command(repo: RepoName, before: str, after: str, prefix: str, format: str) -> None:
     """Show which files were added, changed or removed between two bundles, given by id or label.
 
-    Changed is what has other content or another mode.
+    A file is changed if its content or its mode differs.
 
     Example: datamon bundle diff --repo weather latest 3MBOR4tOxrz8xpsti0YykQ9n4ot
     """
@@ -190,12 +190,13 @@ def find(repo: RepoName, pattern: str, format: str) -> None:
 @bundle.command()
 @repo_option()
 @bundle_option()
-@click.option("--reason", default="", help="Why, for those who look for it later.")
+@click.option("--reason", default="", help="Why it is deleted. This stays on record.")
 @confirmation_option
 def delete(repo: RepoName, bundle: BundleId, reason: str, *, yes: bool) -> None:
     """Delete a bundle that no label points to. Who deleted it, when and why stays on record.
 
-    Its content stays in the store, because other bundles may hold the same: a secret that was uploaded is not erased.
+    Its content stays in the store, because other bundles may hold the same content: a secret that was uploaded
+    is not erased.
 
     Example: datamon bundle delete --repo weather --bundle $bundle --reason "it was a rehearsal" --yes
     """
@@ -210,9 +211,11 @@ def delete(repo: RepoName, bundle: BundleId, reason: str, *, yes: bool) -> None:
 @bundle.group(name="download", invoke_without_command=True)
 @repo_option(required=False)
 @bundle_ref_options
-@_destination_option("A folder that is empty or new, or holds this download half done.")
+@_destination_option("A new or empty folder, or one with this download half done.")
 @click.option("--name-filter", default="", help="Only names in which this regular expression is found.")
-@click.option("--force", is_flag=True, help="Write into a folder that holds other files, over those of the same name.")
+@click.option(
+    "--force", is_flag=True, help="Write into a folder that holds other files, and replace those of the same name."
+)
 @click.option("--delete", is_flag=True, help="Delete what earlier downloads put there and this bundle does not hold.")
 @click.pass_context
 def download_group(
@@ -228,8 +231,8 @@ def download_group(
 ) -> None:
     """Write the files of a bundle into a folder, each verified against its hash.
 
-    An interrupted download goes on where it was when the same command is given again. With --delete, a folder that
-    holds another bundle becomes this one; files that no download put there, or that were changed since, stay.
+    To continue an interrupted download, run the same command again. With --delete, a folder that holds another bundle
+    is made to match this one; files that no download put there, or that were changed since, stay.
 
     Example: datamon bundle download --repo weather --bundle $bundle --destination ./march
     """
@@ -239,7 +242,7 @@ def download_group(
     assert repo is not None
     assert destination is not None
     if delete and name_filter:
-        raise BadUsage("--delete makes a folder the whole bundle, so it does not go with --name-filter")
+        raise BadUsage("--delete makes a folder the whole bundle, so it cannot be combined with --name-filter")
     selection = None
     if name_filter:
         selection = Selection(range_of_pattern(name_filter), name_pattern(name_filter).search)
@@ -252,7 +255,7 @@ def download_group(
 @repo_option()
 @bundle_ref_options
 @click.option("--file", "name", required=True, help="The name of the file in the bundle.")
-@_destination_option("A folder to write it into, under its name; by default it goes to stdout.")
+@_destination_option("A folder to write the file into, under its name. By default it is written to stdout.")
 @click.option("--force", is_flag=True, help="Write into a folder that holds other files.")
 def download_file(
     repo: RepoName,
@@ -290,9 +293,9 @@ def _download(
         try:
             result = download(reader, destination, selection, force=force, delete=delete, progress=show)
         except KeyboardInterrupt:
-            say(f"what has come is in {destination}; the same command again goes on from there")
+            say(f"what was downloaded is in {destination}; run the same command again to continue")
             raise
-    kept = f", {counted(result.kept, 'file')} of them there already" if result.kept else ""
+    kept = f", {counted(result.kept, 'file')} of them already there" if result.kept else ""
     say(f"{counted(result.files, 'file')}, {amount(result.bytes)} in {destination}{kept}")
     if result.deleted:
         say(f"{counted(result.deleted, 'file')} of an earlier download deleted")
@@ -316,7 +319,7 @@ def upload(
     format: str,
     **source: Any,
 ) -> None:
-    """Make a bundle of what one machine has, and print its id: a diamond with one split, committed.
+    """Make a bundle from the files of one machine, and print its id. This commits a diamond with one split.
 
     Example: datamon bundle upload --repo weather --path ./march --message "March, corrected"
     """

@@ -20,7 +20,7 @@ def _set(name: str) -> Any:
 
 def verbosity_options() -> list[click.Parameter]:
     """Options that are for any command."""
-    quiet, debug = "Say nothing but results and errors.", "Show the whole traceback of an error."
+    quiet, debug = "Print only results and errors.", "Print the whole traceback of an error."
     return [
         click.Option(["--quiet", "-q"], is_flag=True, expose_value=False, callback=_set("quiet"), help=quiet),
         click.Option(["--debug"], is_flag=True, expose_value=False, callback=_set("debug"), help=debug),
@@ -38,7 +38,7 @@ class _ChecksValues(click.Command):
             if name == "--":
                 break
             if name in with_value and following.partition("=")[0] in known:
-                problem = f"{name} has no value before {following}; if it comes from a variable, that is empty"
+                problem = f"{name} has no value before {following}; if it comes from a variable, the variable is empty"
                 raise click.UsageError(problem, ctx)
         return super().parse_args(ctx, args)
 

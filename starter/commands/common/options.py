@@ -144,12 +144,16 @@ def source_options(command: Command) -> Command:
     for option in reversed(
         [
             click.option("--path", required=True, help="A folder or file of this machine, or s3://bucket/prefix."),
-            click.option("--files", type=click.File("rb"), help="Only the names in this list, one a line; - is stdin."),
+            click.option(
+                "--files", type=click.File("rb"), help="Only the names in this list, one on each line; - is stdin."
+            ),
             click.option("--name-filter", default="", help="Only names in which this regular expression is found."),
-            click.option("--include", multiple=True, metavar="GLOB", help="Only names like this; may be repeated."),
-            click.option("--exclude", multiple=True, metavar="GLOB", help="No names like this; may be repeated."),
+            click.option(
+                "--include", multiple=True, metavar="GLOB", help="Only names that match this; may be repeated."
+            ),
+            click.option("--exclude", multiple=True, metavar="GLOB", help="No names that match this; may be repeated."),
             click.option("--skip-on-error", is_flag=True, help="Leave out what cannot be uploaded, and name it."),
-            click.option("--allow-empty", is_flag=True, help="Go on if there is nothing to upload."),
+            click.option("--allow-empty", is_flag=True, help="Accept it if there is nothing to upload."),
         ]
     ):
         command = option(command)
@@ -166,13 +170,13 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadUsage("this cannot be undone, and there is no terminal to ask at; say --yes")
+        raise BadUsage("this cannot be undone, and there is no terminal to ask on; add --yes")
     click.confirm(question, abort=True, err=True)
 
 
 def request_option(command: Command) -> Command:
     """`--request`, of what changes a diamond."""
-    about = "An id of your own for this call: given again, it counts once and has the same result."
+    about = "An id of your own for this request. A request that is sent again counts once and has the same result."
     return click.option("--request", default=None, metavar="ID", help=about)(command)
 
 
@@ -222,7 +226,7 @@ def _key_value(ctx: click.Context, parameter: click.Parameter, value: tuple[str,
 
 
 def meta_option(
-    about: str = "Something of your own to keep in the bundle; may be repeated.",
+    about: str = "A fact of your own, kept in the bundle; may be repeated.",
 ) -> Callable[[Command], Command]:
     """`--meta`, of what makes diamonds and bundles, and of listings."""
     return click.option("--meta", multiple=True, metavar="KEY=VALUE", callback=_key_value, help=about)
@@ -230,7 +234,7 @@ def meta_option(
 
 def meta_filter_option(command: Command) -> Command:
     """`--meta`, of listings."""
-    return meta_option("Only those with this metadata of their users; may be repeated.")(command)
+    return meta_option("Only those with this metadata; may be repeated.")(command)
 
 
 def has_metadata(metadata: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> bool:

@@ -35,7 +35,7 @@ async def wait_for_split(split: Split, pressed: asyncio.Queue[None], *, ours: bo
                     say(left_behind(split.id, ours=ours, delivered=delivered))
                     raise click.Abort
                 if press.done():
-                    say(f"stopping split {split.id}; Ctrl-C again does not wait for that")
+                    say(f"stopping split {split.id}; press Ctrl-C again to exit without waiting")
                     stopping, press = True, asyncio.ensure_future(pressed.get())
                 if stopping and not delivered:  # it may wait for a place, and have no workflow to be told yet
                     delivered = await split.stop("interrupted by its user")
@@ -59,7 +59,7 @@ async def wait_for_split(split: Split, pressed: asyncio.Queue[None], *, ours: bo
 def left_behind(split: str, *, ours: bool, delivered: bool) -> str:
     """What becomes of a split when the command that added it is interrupted."""
     if ours:
-        return f"split {split} waits for a worker on this host, or to be added again with --split {split}"
+        return f"split {split} now waits: start a worker on this host, or add it again with --split {split}"
     goes_on = "was told to stop" if delivered else "goes on"
     return f"split {split} {goes_on}; `datamon diamond split list` shows how it ends"
 

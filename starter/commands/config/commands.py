@@ -21,7 +21,7 @@ HIDDEN = "(hidden)"
 
 @click.group(cls=Group)
 def config() -> None:
-    """Show what is set, and where."""
+    """Show all settings, and where they come from."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ diamond.add_command(split)
 @repo_option()
 @diamond_option(required=False, about="An id of your own, used only once. By default a new KSUID.")
 @click.option("--tag", default="", help="A note to find the diamond by.")
-@meta_option("Something of your own to keep with the diamond and in its bundle; may be repeated.")
+@meta_option("A fact of your own, kept with the diamond and in its bundle; may be repeated.")
 @request_option
 @result_format_option
 def initialize(
@@ -110,7 +110,7 @@ def add(**options: Any) -> None:
 @meta_filter_option
 @format_option
 def list_command(repo: RepoName, state: str | None, meta: tuple[tuple[str, str], ...], format: str) -> None:
-    """List the diamonds of a repo. Those that have ended are there until housekeeping removes them.
+    """List the diamonds of a repo. A diamond that has ended is listed until housekeeping removes it.
 
     Example: datamon diamond list --repo weather --state initialized
     """
@@ -128,7 +128,7 @@ def list_command(repo: RepoName, state: str | None, meta: tuple[tuple[str, str],
 @diamond_option()
 @one_format_option
 def get(repo: RepoName, diamond: DiamondId, format: str) -> None:
-    """Show one diamond, with its splits by state, and what has to be tried again because it failed.
+    """Show one diamond, with the number of its splits in each state and the failed attempts that are being retried.
 
     Example: datamon diamond get --repo weather --diamond $diamond --format json
     """
@@ -178,11 +178,13 @@ def _mode_options(command: Command) -> Command:
     type=click.Choice([order.value for order in Order]),
     default=Order.UPLOADED.value,
     show_default=True,
-    help="What makes a version later.",
+    help="What decides which version is the later one.",
 )
 @click.option("--wait", is_flag=True, help="Wait for running splits to end first.")
 @click.option("--splits", type=click.IntRange(1), default=None, help="Refuse to commit fewer done splits than this.")
-@age_option("--timeout", None, "With --wait: how long at most, as 90m or 12h. Then the commit fails.")
+@age_option(
+    "--timeout", None, "With --wait: how long to wait at most, such as 90m or 12h. After that the commit fails."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would win, conflict and be left out.")
 @meta_option()
 @request_option
@@ -213,9 +215,9 @@ def commit(
     """
     mode = _mode(modes)
     if dry_run and wait:
-        raise BadUsage("--dry-run looks at what is there now, so it does not go with --wait")
+        raise BadUsage("--dry-run looks at what is there now, so it cannot be combined with --wait")
     if timeout is not None and not wait:
-        raise BadUsage("--timeout goes with --wait: it says how long to wait")
+        raise BadUsage("--timeout needs --wait: it says how long to wait")
     if not dry_run:
         require(click.get_current_context(), "message")
 
@@ -254,7 +256,7 @@ def _mode(flags: Mapping[str, bool]) -> ConflictMode:
 @diamond.command()
 @repo_option()
 @diamond_option()
-@click.option("--reason", default="canceled by the user", help="Why, for those who look at the splits.")
+@click.option("--reason", default="canceled by the user", help="Why it is canceled, shown with its splits.")
 @request_option
 def cancel(repo: RepoName, diamond: DiamondId, reason: str, request: str | None) -> None:
     """Stop all splits of a diamond and close it without a bundle.
@@ -268,13 +270,13 @@ def cancel(repo: RepoName, diamond: DiamondId, reason: str, request: str | None)
 @diamond.command()
 @repo_option()
 @diamond_option()
-@click.option("--server-lost", is_flag=True, help="The Temporal server it was opened on is lost for good.")
+@click.option("--server-lost", is_flag=True, help="Confirm that the Temporal server it was opened on is lost for good.")
 @result_format_option
 def recover(repo: RepoName, diamond: DiamondId, format: str, *, server_lost: bool) -> None:
-    """Take up a diamond whose workflow is gone: its Temporal server was lost, or somebody terminated it.
+    """Recover a diamond whose workflow is gone: its Temporal server was lost, or somebody terminated it.
 
-    Everything is taken from the store: done splits count, those that were running are failed. Then it can be added
-    to, committed or canceled as before.
+    The diamond is rebuilt from the store: done splits count, and splits that were running are failed. After that,
+    splits can be added again, and the diamond can be committed or canceled.
 
     Example: datamon diamond recover --repo weather --diamond $diamond
     """
@@ -300,7 +302,7 @@ def recover(repo: RepoName, diamond: DiamondId, format: str, *, server_lost: boo
 def report(repo: RepoName, diamond: DiamondId, output: str) -> None:
     """Write a page about a diamond: who was slow, files by split, conflicts, contributors, what was left out and why.
 
-    The page is one HTML file that needs nothing else. It is made from the store alone, also while the diamond is open.
+    The page is one HTML file that needs nothing else. It is made from the store alone, even while the diamond is open.
 
     Example: datamon diamond report --repo weather --diamond $diamond --output report.html
     """

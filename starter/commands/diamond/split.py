@@ -60,7 +60,9 @@ def add_options(command: Command) -> Command:
             diamond_option(),
             source_options,
             split_option(about="Run this split again instead of adding a new one."),
-            click.option("--create", is_flag=True, help="With --split: the id is new, and mine to choose."),
+            click.option(
+                "--create", is_flag=True, help="With --split: add a new split under this id if there is none yet."
+            ),
             click.option("--split-tag", default=None, help="A note on the split. By default the host name."),
             request_option,
             click.option("--detach", is_flag=True, help="Return once the diamond has accepted the split."),
@@ -96,7 +98,7 @@ def add_split(
 ) -> None:
     """Upload a folder or file as a split, and print the split's id."""
     if create and split is None:
-        raise BadUsage("--create goes with --split: it says that the id given there is new")
+        raise BadUsage("--create needs --split: it says that the id given there may be new")
     check_source(path)
 
     async def run(datamon: Datamon) -> None:
@@ -144,7 +146,7 @@ def list_group(
     assert diamond is not None
     if watch:
         if format != "table":
-            raise BadUsage(f"--watch draws a table, so it does not go with --format {format}")
+            raise BadUsage(f"--watch draws a table, so it cannot be combined with --format {format}")
         _watch(repo, diamond, state)
         return
     described = get_diamond(Settings.load().context(), repo, diamond)
@@ -240,7 +242,7 @@ def list_skipped(repo: RepoName, diamond: DiamondId, split: SplitId | None, form
 @split_option(required=True)
 @one_format_option
 def get_command(repo: RepoName, diamond: DiamondId, split: SplitId, format: str) -> None:
-    """Show one split, and while it runs, how far it is.
+    """Show one split, and its progress while it runs.
 
     Example: datamon diamond split get --repo weather --diamond $diamond --split $split
     """

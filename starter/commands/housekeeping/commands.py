@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def housekeeping() -> None:
-    """Remove what is left of diamonds that ended long ago: their bundles stay."""
+    """Remove what is left of diamonds that ended long ago. Their bundles stay."""
 
 
 def _age_options(command: Command) -> Command:
-    silent = age_option("--abandoned-after", "30d", "Tell of diamonds that are open and silent for this long.")
-    return age_option("--older-than", "7d", "Remove what ended this long ago or longer.")(silent(command))
+    silent = age_option("--abandoned-after", "30d", "Report diamonds that have been open and silent for this long.")
+    return age_option("--older-than", "7d", "Remove diamonds that ended this long ago or longer.")(silent(command))
 
 
 @housekeeping.command()
@@ -39,9 +39,9 @@ def _age_options(command: Command) -> Command:
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @format_option
 def run(older_than: timedelta, abandoned_after: timedelta, format: str, *, dry_run: bool) -> None:
-    """Go through all repos once, now.
+    """Clean up all repos once, now.
 
-    A done diamond goes only when its bundle is seen to be complete. One that is open never goes.
+    A done diamond is removed only if its bundle is complete. An open diamond is never removed.
 
     Example: datamon housekeeping run --dry-run --older-than 30d
     """
@@ -89,21 +89,21 @@ def _summarize(report: HousekeepingReport) -> None:
     if more > 0:
         say(f"and {counted(more, 'diamond')} more")
     done = "would be removed" if report.dry_run else f"removed, {counted(report.objects, 'object')}"
-    others = f"{report.kept} kept for a reason; {report.abandoned} open that look abandoned"
+    others = f"{report.kept} kept for a reason; {report.abandoned} open and apparently abandoned"
     say(f"{counted(report.repos, 'repo')}: {counted(report.removed, 'diamond')} {done}; {others}")
     if report.failures:
         repo, why = next(iter(report.failures.items()))
-        nor = f", nor {len(report.failures) - 1} more" if len(report.failures) > 1 else ""
+        nor = f", and neither could {len(report.failures) - 1} more" if len(report.failures) > 1 else ""
         raise Failed(f"repo {repo} could not be cleaned up{nor}: {why}")
 
 
 @housekeeping.command()
 @_age_options
-@click.option("--cron", default=None, help="When, as cron writes it, in UTC. By default '0 3 * * SUN'.")
-@click.option("--off", is_flag=True, help="No more rounds.")
+@click.option("--cron", default=None, help="When to run, as a cron expression in UTC. By default '0 3 * * SUN'.")
+@click.option("--off", is_flag=True, help="Stop the scheduled rounds.")
 @one_format_option
 def schedule(older_than: timedelta, abandoned_after: timedelta, cron: str | None, format: str, *, off: bool) -> None:
-    """Have it done every week, or as --cron says, and show when. Given again, it replaces what was scheduled before.
+    """Schedule rounds every week, or as --cron says, and show them. This replaces what was scheduled before.
 
     Example: datamon housekeeping schedule --cron "0 3 * * SUN" --older-than 30d
     """

@@ -34,10 +34,10 @@ def label() -> None:
 @repo_option()
 @label_option()
 @bundle_option()
-@click.option("--expect", callback=checked(bundle_id), help="Move it only if it points to this bundle now.")
+@click.option("--expect", callback=checked(bundle_id), help="Move the label only if it points to this bundle now.")
 @result_format_option
 def set_label(repo: RepoName, label: LabelName, bundle: BundleId, expect: BundleId | None, format: str) -> None:
-    """Point a label to a bundle. Where it pointed before stays in its history.
+    """Point a label to a bundle. The bundle it pointed to before stays in its history.
 
     Example: datamon label set --repo weather --label latest --bundle $bundle
     """
@@ -52,10 +52,10 @@ def set_label(repo: RepoName, label: LabelName, bundle: BundleId, expect: Bundle
 @label.command()
 @repo_option()
 @label_option()
-@click.option("--history", is_flag=True, help="Show every value it ever had, the newest first.")
+@click.option("--history", is_flag=True, help="Show every value the label ever had, the newest first.")
 @one_format_option
 def get(repo: RepoName, label: LabelName, format: str, *, history: bool) -> None:
-    """Show where a label points, and who set it when.
+    """Show where a label points, and who set it and when.
 
     Example: datamon label get --repo weather --label latest --history
     """

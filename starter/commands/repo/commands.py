@@ -24,7 +24,7 @@ def repo() -> None:
 
 @repo.command()
 @repo_option()
-@click.option("--description", default="", help="What it holds, in a sentence.")
+@click.option("--description", default="", help="What the repo holds, in a sentence.")
 @result_format_option
 def create(repo: RepoName, description: str, format: str) -> None:
     """Make a repo and print its name.
@@ -39,12 +39,12 @@ def create(repo: RepoName, description: str, format: str) -> None:
 
 @repo.command()
 @repo_option()
-@click.option("--reason", default="", help="Why, for those who look for it later.")
+@click.option("--reason", default="", help="Why it is deleted. This stays on record.")
 @confirmation_option
 def delete(repo: RepoName, reason: str, *, yes: bool) -> None:
-    """Delete a repo with all its bundles. Its name is not given again, and who deleted it stays on record.
+    """Delete a repo with all its bundles. Its name cannot be used again, and who deleted it stays on record.
 
-    Content is not removed by this: other repos may hold the same.
+    This removes no content, because other repos may hold the same content.
 
     Example: datamon repo delete --repo scratch --reason "it was a trial" --yes
     """

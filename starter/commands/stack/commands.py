@@ -27,13 +27,17 @@ DOWN_SECONDS = 30
 
 
 @click.command(cls=Command)
-@click.option("--port", type=click.IntRange(1, 65535), default=None, help="Temporal's port; else 7233 or a free one.")
-@click.option("--ui-port", type=click.IntRange(1, 65535), default=None, help="The Web UI's; else 8233 or a free one.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=None, help="Temporal's port. By default 7233 or a free one."
+)
+@click.option(
+    "--ui-port", type=click.IntRange(1, 65535), default=None, help="The Web UI's port. By default 8233 or a free one."
+)
 @click.option("--detach", is_flag=True, help="Return once it is up, and leave it running.")
 def up(port: int | None, ui_port: int | None, *, detach: bool) -> None:
     """Start the embedded Temporal server and a worker with local Spark.
 
-    Everything is kept in DATAMON_HOME, so diamonds that are open go on when it is started again.
+    Everything is kept in DATAMON_HOME, so open diamonds continue when the stack is started again.
 
     Example: datamon up --detach
     """
@@ -183,12 +187,12 @@ def _until_up(settings: Settings, process: subprocess.Popen[bytes], log_path: Pa
             raise click.exceptions.Exit(process.returncode or 1)
         time.sleep(0.05)
     process.terminate()
-    raise Failed(f"it was not up within {DETACH_SECONDS} s; {log_path} may say why")
+    raise Failed(f"the stack was not up within {DETACH_SECONDS} s; {log_path} may say why")
 
 
 @click.command(cls=Command)
 def down() -> None:
-    """Stop what `datamon up` started. Open diamonds go on when it is started again.
+    """Stop what `datamon up` started. Open diamonds continue when it is started again.
 
     Example: datamon down
     """
@@ -239,7 +243,7 @@ async def _worker(settings: Settings, queues: list[str]) -> None:
 @click.command(cls=Command)
 @one_format_option
 def status(format: str) -> None:
-    """Show what this command would talk to, and whether it answers. Exits with 6 if the server or the store does not.
+    """Show which server and store are used, and whether they answer. Exits with 6 if one of them does not.
 
     Example: datamon status --format json
     """

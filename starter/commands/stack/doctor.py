@@ -37,7 +37,7 @@ class Diagnosis:
 @click.command(cls=Command)
 @format_option
 def doctor(format: str) -> None:
-    """Look at all that datamon needs: Java, disk, store, clock, server, workers. Exits with 1 if something is wrong.
+    """Check all that datamon needs: Java, disk, store, clock, server, workers. Exits with 1 if something is wrong.
 
     Example: datamon doctor
     """
@@ -70,7 +70,7 @@ def _java(settings: Settings) -> Diagnosis:
     try:
         return Diagnosis("java", ok=True, finding=str(java_home(settings.home / "spark" / "java")))
     except (OSError, ImportError) as error:
-        return Diagnosis("java", ok=False, finding=f"no Java for Spark: {error}; install one of version 17 or newer")
+        return Diagnosis("java", ok=False, finding=f"no Java for Spark: {error}; install Java 17 or newer")
 
 
 def _disks(settings: Settings) -> Iterator[Diagnosis]:
@@ -90,7 +90,7 @@ def _ports(settings: Settings) -> Diagnosis:
 
     stack = running_stack(settings.home)
     if stack is not None:
-        return Diagnosis("ports", ok=True, finding=f"the stack of this home has {stack.address} and {stack.ui}")
+        return Diagnosis("ports", ok=True, finding=f"the stack of this home uses {stack.address} and {stack.ui}")
     taken = [str(port) for port in (PORT, UI_PORT) if not is_free(port)]
     finding = (
         f"{' and '.join(taken)} taken; `datamon up` will use others" if taken else f"{PORT} and {UI_PORT} are free"
@@ -104,7 +104,7 @@ def _store(settings: Settings) -> Iterator[Diagnosis]:
             finding = check.finding if check.problem is None else sentence(check.problem)
             refused = check.what == "writes" and isinstance(check.problem, StoreRefused)
             if refused and not is_stack_alive(settings.home):
-                note = f"not for you, which is right if a worker elsewhere may write: {finding}"
+                note = f"you may not write, which is fine if a worker elsewhere may: {finding}"
                 yield Diagnosis(check.what, ok=True, finding=note)
             else:
                 yield Diagnosis(check.what, check.problem is None, finding)

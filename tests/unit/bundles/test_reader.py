@@ -229,7 +229,7 @@ def test_a_name_is_found_if_it_is_there(context, seed):
 def test_a_name_that_is_not_there_is_said_in_a_sentence(reader):
     with pytest.raises(NotFound, match="there is no file 'nothing'") as refusal:
         reader.find("nothing")
-    assert sentence(refusal.value).endswith("`datamon bundle list files` shows all")
+    assert sentence(refusal.value).endswith("`datamon bundle list files` shows all files")
 
 
 def test_a_bundle_can_be_read_under_any_repo_name(context, reader, contents):
