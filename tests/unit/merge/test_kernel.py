@@ -135,7 +135,7 @@ def test_a_damaged_list_is_not_taken_for_the_one_to_be_written(context):
     [written, _] = merge_part(ALL, merge, context).lists
     key = keys.file_list(written.digest)
     context.metadata.replace(key, b"damaged", context.metadata.get_versioned(key).version)
-    with pytest.raises(CorruptObject, match="its bytes are not those"):
+    with pytest.raises(CorruptObject, match="its bytes do not match its digest"):
         merge_part(ALL, merge, context)
 
 

@@ -193,6 +193,6 @@ def test_the_time_before_a_split_was_added_again_is_no_waiting(context):
     again = replace(split("a", ended=50), generation=2, created=at(0), added=at(40), started=at(40))
     publish(context, diamond(DiamondState.INITIALIZED), [again, split("b", ended=2)])
     html, shown = rendered(context)
-    assert "of splits that were added again, the newest run is shown" in shown.text.lower()
+    assert "For splits that were added again, the newest run is shown" in shown.text
     assert 'class="waited" style="left:80.00%;width:0.00%"' in html
     assert 'class="done" style="left:80.00%;width:20.00%"' in html
