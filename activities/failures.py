@@ -33,9 +33,14 @@ def from_failure(error: BaseException) -> DatamonError:
     while cause is not None:
         if isinstance(cause, ApplicationError) and cause.type in _CODES:
             return rebuild(cause.type, cause.details, cause.message)
-        last, cause = cause, cause.__cause__
+        last, cause = last if _is_empty(cause) else cause, cause.__cause__
     text = last.message if isinstance(last, FailureError) else str(last)
     return Failed(text.strip() or type(last).__name__)
+
+
+def _is_empty(error: BaseException) -> bool:
+    """Whether it says nothing. The server keeps large failures without their causes' words."""
+    return isinstance(error, FailureError) and error.failure is not None and not error.failure.message
 
 
 # What Python raises if code or data is wrong. The next attempt would fail in the same way, so there must be none.

@@ -57,3 +57,10 @@ async def test_a_failure_that_the_server_cut_keeps_its_words():
     failure = Failure(message="no answer from the store")
     failure.application_failure_info.type = "StoreUnreachable"
     assert str(from_failure(await converter("", for_worker=False).decode_failure(failure))) == failure.message
+
+
+async def test_causes_that_the_server_has_emptied_do_not_hide_the_words_that_are_left():
+    failure = Failure(message="the worker is shutting down", cause=Failure(cause=Failure()))
+    failure.application_failure_info.type = "WorkerShutdown"
+    decoded = await converter("", for_worker=False).decode_failure(failure)
+    assert str(from_failure(decoded)) == "the worker is shutting down"
