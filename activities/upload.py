@@ -18,16 +18,18 @@ from datamon.activities.failures import errors_as_failures
 from datamon.activities.registry import ActivityGroup, Resources, RunsOn
 from datamon.activities.spark import Progress, SparkJob, spark_job
 from datamon.bundles.catalog import get_bundle
-from datamon.core.errors import DatamonError, NotFound, StaleWrite
+from datamon.content.compression import USUAL_LEVEL
+from datamon.core.errors import DatamonError, NoStore, NotFound, StaleWrite
 from datamon.diamonds.catalog import revise_split
 from datamon.diamonds.model import Split, SplitState
 from datamon.sources.plan import Plan, check_not_empty, make_plan
 from datamon.sources.skipped import Skipped, read_skipped, sample_of
 from datamon.sources.source import check_allowed
-from datamon.sources.tree import open_tree
-from datamon.sources.upload import BaseBundle, PartReport, Upload, upload_part, upload_slice
+from datamon.sources.tree import SourceFile, open_tree
+from datamon.sources.upload import BaseBundle, PartReport, Upload, find_chunks, upload_part, upload_slice
 from datamon.stores import keys
 from datamon.stores.context import Context
+from datamon.stores.identity import require_store
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -38,14 +40,26 @@ class UploadActivities(contract.UploadActivities, ActivityGroup):
 
     runs_on = RunsOn.EVERY
 
-    def __init__(self, context: Context, spark: Callable[[], SparkContext], sources: str = "") -> None:
-        """`sources`: the folders of this machine that may be uploaded, with `:` between; all, if there are none."""
-        self._context, self._spark, self._sources = context, spark, sources
+    def __init__(
+        self,
+        context: Context,
+        spark: Callable[[], SparkContext],
+        sources: str = "",
+        compression: int = USUAL_LEVEL,
+        cache: str = "",
+    ) -> None:
+        """`sources`: the folders of this machine that may be uploaded, with `:` between; all, if there are none.
+
+        `cache`: the folder of this host's caches of unchanged files; none, if it is not to have any.
+        """
+        self._context, self._spark, self._sources, self._compression = context, spark, sources, compression
+        self._caches = cache
 
     @classmethod
     def build(cls, resources: Resources) -> UploadActivities:
         """See ActivityGroup."""
-        return cls(resources.context, resources.spark, resources.settings.sources)
+        settings = resources.settings
+        return cls(resources.context, resources.spark, settings.sources, settings.compression, settings.cache)
 
     @activity.defn(no_thread_cancel_exception=True)
     def upload_split(self, request: UploadSplit) -> UploadReport:
@@ -63,19 +77,38 @@ class UploadActivities(contract.UploadActivities, ActivityGroup):
             check_not_empty(tree, plan)
             job.progress.phase = "uploading"
             job.progress.all_files, job.progress.all_bytes = plan.files, plan.bytes
-            job.progress.all_parts = len(plan.slices) + len(plan.parts)
-            upload = self._upload(request, plan, planned)
+            job.progress.all_parts = len(plan.parts)
+            upload = self._upload(request, plan, planned, job)
             with same_files(on_cluster=job.on_cluster), self._noting_stored(request, job):
-                slices = job.run(partial(upload_slice, upload=upload), plan.slices)
+                slices = self._store_huge(plan.huge, upload, job)
                 parts = job.run(partial(upload_part, upload=upload), plan.parts)
             lists = [report.listed for report in parts if report.listed is not None]
             written = (upload.list_key(one.index) for one in lists)
             check_written(self._context.vmetadata, written, on_cluster=job.on_cluster)
             stored = stored_before + sum(report.stored for report in (*slices, *parts))
             split = self._record(request, plan, parts, stored)
-        return UploadReport(split.files, split.bytes, split.stored, split.skipped, plan.reserved, split.skipped_sample)
+        return UploadReport(
+            split.files,
+            split.bytes,
+            split.stored,
+            split.skipped,
+            plan.reserved,
+            split.skipped_sample,
+            plan.links_followed,
+        )
 
-    def _upload(self, request: UploadSplit, plan: Plan, planned: int) -> Upload:
+    def _store_huge(self, files: list[SourceFile], upload: Upload, job: SparkJob) -> list[PartReport]:
+        """Find the chunks of huge files, a task for each, and then store them, as many tasks as there is work for."""
+        if not files:
+            return []
+        job.progress.phase = "finding the chunks of huge files"
+        slices = [one for found in job.run(partial(find_chunks, upload=upload), files) for one in found]
+        job.progress.phase = "uploading"
+        job.progress.parts = 0
+        job.progress.all_parts += len(slices)
+        return job.run(partial(upload_slice, upload=upload), slices)
+
+    def _upload(self, request: UploadSplit, plan: Plan, planned: int, job: SparkJob) -> Upload:
         return Upload(
             _folder(request),
             request.generation,
@@ -84,7 +117,18 @@ class UploadActivities(contract.UploadActivities, ActivityGroup):
             self._context,
             self._base(request),
             planned,
+            self._compression,
+            "" if job.on_cluster else self._cache(),  # tasks elsewhere know other disks
         )
+
+    def _cache(self) -> str:
+        """The file with what this host remembers of files in this store; none, if it has no cache."""
+        if not self._caches:
+            return ""
+        try:
+            return f"{self._caches}/{require_store(self._context).id}.sqlite"
+        except NoStore:
+            return ""
 
     def _base(self, request: UploadSplit) -> BaseBundle | None:
         if request.base is None:

@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 
 from datamon.bundles.repos import create_repo
-from datamon.content.entry import Entry
+from datamon.content.entry import Entry, Place
 from datamon.core.contributors import Contributor
 from datamon.core.errors import AlreadyExists
 from datamon.core.ids import DiamondId, RepoName, SplitId, new_id
@@ -38,6 +38,7 @@ REPO = RepoName("bench")
 WHO = Contributor("Bench")
 PER_FOLDER = 1_000
 PER_PACK = 4_000
+PER_FRAME, FRAME_STORED = 128, 262_144  # a MiB that compresses to a quarter
 SHAPES = ("mixed", "apart", "same")
 
 
@@ -77,7 +78,8 @@ class Load:
         size = 1_000 + number % 9_000
         own = contested or self.shape != "same"
         content = rng.randbytes(32).hex() if own else f"{number:064x}"
-        at = (packs[number // PER_PACK % len(packs)], number % PER_PACK * 8_192)
+        frame, within = divmod(number % PER_PACK, PER_FRAME)
+        at = Place(packs[number // PER_PACK % len(packs)], within * 8_192, frame * FRAME_STORED, FRAME_STORED)
         return Entry(
             name_of(number),
             content,

@@ -34,6 +34,7 @@ class UploadReport:
     skipped: int
     reserved: list[str] = field(default_factory=list)
     skipped_sample: list[Skipped] = field(default_factory=list)
+    links_followed: int = 0
 
 
 class UploadActivities(ABC):

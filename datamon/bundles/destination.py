@@ -28,6 +28,7 @@ from datamon.bundles.reader import OWN_FOLDER
 from datamon.content.entry import Entry
 from datamon.core.errors import DestinationInUse, Remedy, UnsafePath
 from datamon.core.ids import BundleId
+from datamon.core.names import is_within
 from datamon.stores.descriptors import MAX_BYTES
 
 _PERMISSIONS = 0o777  # what a list may give a file: never the rights of its owner to whoever runs it
@@ -85,20 +86,24 @@ class Destination:
         self._check_above(entry.name)
         path = self._path(entry.name)
         try:
-            status = os.lstat(path)
+            same = _is_same(path, entry)
         except OSError:
             return False
-        if not stat.S_ISREG(status.st_mode) or status.st_size != entry.size or _hash(path) != entry.hash:
-            return False
-        os.chmod(path, entry.mode & _PERMISSIONS)
-        os.utime(path, ns=(entry.mtime, entry.mtime))
-        return True
+        if same and entry.link is None:
+            os.chmod(path, _mode(entry))
+            os.utime(path, ns=(entry.mtime, entry.mtime))
+        return same
 
     def write(self, entry: Entry, data: bytes | memoryview) -> None:
-        """A whole small file."""
+        """A whole small file, an empty folder or a symbolic link."""
         above = entry.name.rpartition("/")[0]
         self._make(above)
-        if not (self._can_be_unnamed and self._write_unnamed(entry, above, data)):
+        if entry.link is not None:
+            self._write_link(entry, entry.link)
+        elif entry.is_folder:
+            os.chmod(self._path(above), _mode(entry))
+            os.utime(self._path(above), ns=(entry.mtime, entry.mtime))
+        elif not (self._can_be_unnamed and self._write_unnamed(entry, above, data)):
             self._write_aside(entry, data)
 
     def _write_unnamed(self, entry: Entry, above: str, data: bytes | memoryview) -> bool:
@@ -133,14 +138,16 @@ class Destination:
         """
         try:
             self._check_above(entry.name)
-            status = os.lstat(self._path(entry.name))
+            if not _is_same(self._path(entry.name), entry):
+                return False
         except (FileNotFoundError, UnsafePath):
             return None
-        same_size = stat.S_ISREG(status.st_mode) and status.st_size == entry.size
-        if not same_size or _hash(self._path(entry.name)) != entry.hash:
-            return False
-        os.unlink(self._path(entry.name))
         folder = entry.name.rpartition("/")[0]
+        if entry.is_folder:
+            if os.listdir(self._path(folder)):
+                return None  # others have put something there; it is no empty folder any more
+        else:
+            os.unlink(self._path(entry.name))
         with suppress(OSError):  # the first that is not empty
             while folder:
                 os.rmdir(self._path(folder))
@@ -162,6 +169,16 @@ class Destination:
             os.close(handle)
         self._move(temporary, entry)
 
+    def _write_link(self, entry: Entry, target: str) -> None:
+        """A symbolic link. What is there already may make its target lead out of the destination."""
+        folder = os.path.realpath(self._path(entry.name.rpartition("/")[0]))
+        if not is_within(os.path.realpath(self._top), os.path.realpath(os.path.join(folder, target))):
+            raise UnsafePath(entry.name, target, "a way out of the destination")
+        temporary = self._path(f"{self._partial}/{next(self._numbers)}.new")
+        os.symlink(target, temporary)
+        os.utime(temporary, ns=(entry.mtime, entry.mtime), follow_symlinks=False)
+        os.replace(temporary, self._path(entry.name))
+
     def partial(self, entry: Entry) -> BinaryIO:
         """The file in which a large one grows, at its beginning."""
         path = self._growing(entry)
@@ -181,7 +198,7 @@ class Destination:
         self._move(self._growing(entry), entry)
 
     def _set_attributes(self, handle: int, entry: Entry) -> None:
-        os.fchmod(handle, entry.mode & _PERMISSIONS)
+        os.fchmod(handle, _mode(entry))
         os.utime(handle, ns=(entry.mtime, entry.mtime))
 
     def _move(self, temporary: str, entry: Entry) -> None:
@@ -233,6 +250,21 @@ def write_all(handle: int, data: bytes | memoryview) -> None:
     written = os.write(handle, data)
     while written < len(data):
         written += os.write(handle, memoryview(data)[written:])
+
+
+def _mode(entry: Entry) -> int:
+    """The permissions of what an entry stands for. Its owner may always enter a folder and write to it."""
+    return entry.mode & _PERMISSIONS | (stat.S_IRWXU if entry.is_folder else 0)
+
+
+def _is_same(path: str, entry: Entry) -> bool:
+    """Whether what an entry stands for is at a path. Its content is read."""
+    status = os.lstat(path)
+    if entry.link is not None:
+        return stat.S_ISLNK(status.st_mode) and os.readlink(path) == entry.link
+    if entry.is_folder:
+        return stat.S_ISDIR(status.st_mode)
+    return stat.S_ISREG(status.st_mode) and status.st_size == entry.size and _hash(path) == entry.hash
 
 
 def _hash(path: str) -> str:

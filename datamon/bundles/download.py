@@ -18,7 +18,7 @@ from datamon.bundles.diff import diff
 from datamon.bundles.model import Bundle
 from datamon.bundles.reader import BundleReader, Selection
 from datamon.content.entry import Entry
-from datamon.content.reading import AHEAD, Span, get_span, read_large, read_root, read_span, spans
+from datamon.content.reading import PACKS_AHEAD, Span, get_span, read_large, read_root, read_span, spans
 from datamon.content.roots import Root
 from datamon.core.errors import BadUsage, CorruptFile, Failed
 from datamon.core.names import sort_key
@@ -127,7 +127,7 @@ class _Download:
             for what in spans(self._missing(entries)):
                 if isinstance(what, Span):
                     self._packs.append((what, self._requests.submit(get_span, what, self._blob)))
-                    self._unpack(leave=AHEAD)
+                    self._unpack(leave=PACKS_AHEAD)
                 elif what.root is not None:
                     self._growing.add(self._files.submit(self._fetch_large, what))
                     self._await_files(leave=FILES_AT_ONCE)
@@ -207,8 +207,8 @@ def _whole_chunks(file: BinaryIO, root: Root) -> tuple[Any, int]:
     """The hash and the number of the chunks that a file begins with; it is cut off and left open behind them."""
     whole, good, end = blake3(), 0, 0
     for chunk in root.chunks:
-        data = file.read(root.chunk)
-        if blake3(data).hexdigest() != chunk:
+        data = file.read(chunk.size)
+        if blake3(data).hexdigest() != chunk.digest:
             break
         whole.update(data)
         good += 1

@@ -13,13 +13,20 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from blake3 import blake3
-
 from datamon.bundles.model import Bundle
-from datamon.content.entry import Entry
+from datamon.content.entry import FOLDER, MAX_FRAME_BYTES, Entry, Place, no_content
 from datamon.content.reading import read_range
 from datamon.core.errors import CorruptObject, NotFound, Remedy
-from datamon.core.names import EVERYTHING, NameRange, ancestors, inside_folder, name_problem, only_name, sort_key
+from datamon.core.names import (
+    EVERYTHING,
+    NameRange,
+    ancestors,
+    inside_folder,
+    link_problem,
+    name_problem,
+    only_name,
+    sort_key,
+)
 from datamon.lists.format import Deletion
 from datamon.lists.reader import FileList
 from datamon.lists.reference import ListRef
@@ -31,7 +38,6 @@ from datamon.stores.context import Context
 OWN_FOLDER = ".datamon"  # what datamon itself keeps in a downloaded bundle
 MAX_STORED_NAME = 4096  # what lost is filed below a folder and a split id, so it may be longer than an uploaded name
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NO_BYTES = blake3().hexdigest()
 
 
 Skipping = Callable[[ListRef], Collection[str]]
@@ -113,7 +119,8 @@ class BundleReader:
                     yield f"{prefix}{head}/"
                     position = sort_key(prefix + head) + "\1"  # go on behind it
                     break
-                yield entry
+                if not entry.is_folder:
+                    yield entry
 
     def find(self, name: str) -> Entry:
         """One file."""
@@ -223,11 +230,20 @@ def entry_problem(entry: Entry) -> str | None:
     """Why an entry cannot be trusted to lead to one file of a destination and to objects of the store."""
     if entry.name.split("/")[0] == OWN_FOLDER:
         return "the name is reserved for datamon's own files"
-    pack, offset = entry.at if entry.at is not None else (None, 0)
-    if not all(_HASH.fullmatch(digest) for digest in (entry.hash, entry.root, pack) if digest is not None):
+    at = entry.at or Place("", 0)
+    digests = (entry.hash, entry.root, entry.at.pack if entry.at is not None else None)
+    if not all(_HASH.fullmatch(digest) for digest in digests if digest is not None):
         return "its hash is missing or is not one"
-    if not all(0 <= number < 1 << 62 for number in (entry.size, entry.mode, offset)) or abs(entry.mtime) >= 1 << 70:
+    numbers = (entry.size, entry.mode, at.offset, at.start, at.length)
+    if not all(0 <= number < 1 << 62 for number in numbers) or abs(entry.mtime) >= 1 << 70:
         return "one of its numbers is out of bounds"
-    if pack is None and entry.root is None and (entry.size or entry.hash != _NO_BYTES):
+    if at.length > MAX_FRAME_BYTES or (at.length and entry.size > MAX_FRAME_BYTES):
+        return f"its frame is larger than {MAX_FRAME_BYTES} bytes"
+    if entry.at is None and entry.root is None and not no_content(entry):
         return "it does not say where its bytes are"
-    return name_problem(entry.name, MAX_STORED_NAME)  # how long a part may be, its file system says
+    if entry.is_folder and (entry.size or entry.link is not None):
+        return "it is a folder and has content"
+    if entry.link is not None and (problem := link_problem(entry.name, entry.link)):
+        return problem
+    name = entry.name.removesuffix(FOLDER)
+    return name_problem(name, MAX_STORED_NAME)  # how long a part may be, its file system says

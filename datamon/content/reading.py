@@ -2,6 +2,7 @@
 
 The list vouches for an entry, the entry for its bytes: of a small file by their hash; of a large one by the digest of
 its root, which has the digests of its chunks. So any range of a large file can be verified without reading the rest.
+A frame is decompressed only as far as its files need: one that is damaged costs those, and no others of its pack.
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from blake3 import blake3
 
-from datamon.content.entry import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Entry
-from datamon.content.roots import Root
+from datamon.content.compression import CannotDecompress, decompress, read_chunk
+from datamon.content.entry import MAX_FRAME_BYTES, PACK_BYTES, Entry
+from datamon.content.roots import Chunk, Root
 from datamon.core.errors import CorruptFile, NotFound
 from datamon.stores import keys
 from datamon.stores.protocol import ObjectStore
 
 WINDOW = 50_000  # entries looked at together, so that what lies in one pack is read together
 GAP_BYTES = 1 << 20  # reading over this much of a pack is quicker than a request of its own
-AHEAD = 4  # chunks of one file on their way while an earlier one is being used
+PACKS_AHEAD = 4  # stretches of packs on their way while an earlier one is being used
+CHUNKS_AHEAD = 12  # the same of one file
+REQUESTS_AT_ONCE = 8  # when one range is read
 
 
 @dataclass(slots=True)
@@ -51,14 +55,14 @@ def spans(entries: Iterable[Entry]) -> Iterator[Span | Entry]:
             else:
                 packs.setdefault(entry.at[0], []).append(entry)
         for pack, held in packs.items():
-            yield from _coalesced(pack, sorted(held, key=_offset))
+            yield from _coalesced(pack, sorted(held, key=_stretch))
 
 
 def _coalesced(pack: str, entries: list[Entry]) -> Iterator[Span]:
     span: Span | None = None
     for entry in entries:
-        start, stop = _offset(entry), _offset(entry) + entry.size
-        if span is not None and start <= span.stop + GAP_BYTES and stop - span.start <= PACK_BYTES + SMALL_BYTES:
+        start, stop = _stretch(entry)
+        if span is not None and start <= span.stop + GAP_BYTES and stop - span.start <= PACK_BYTES + MAX_FRAME_BYTES:
             span.entries.append(entry)
             span.stop = max(span.stop, stop)
             continue
@@ -69,8 +73,13 @@ def _coalesced(pack: str, entries: list[Entry]) -> Iterator[Span]:
         yield span
 
 
-def _offset(entry: Entry) -> int:
-    return entry.at[1] if entry.at is not None else 0
+def _stretch(entry: Entry) -> tuple[int, int]:
+    """Where in its pack the bytes of a small file lie, or the frame that holds them."""
+    if entry.at is None:
+        return 0, 0
+    if entry.at.length:
+        return entry.at.start, entry.at.start + entry.at.length
+    return entry.at.offset, entry.at.offset + entry.size
 
 
 def get_span(span: Span, blob: ObjectStore) -> bytes | None:
@@ -84,21 +93,38 @@ def get_span(span: Span, blob: ObjectStore) -> bytes | None:
 def read_span(span: Span, data: bytes | None) -> Iterator[tuple[Entry, memoryview | CorruptFile]]:
     """The files of a span, each verified: its bytes, or what is wrong with them."""
     key = keys.pack(span.pack)
-    wrong = "does not match its hash" if data is not None else "is not there"
     whole = memoryview(data or b"")
-    for entry in span.entries:
-        offset = _offset(entry) - span.start
-        content = whole[offset : offset + entry.size]
-        if len(content) == entry.size and blake3(content).hexdigest() == entry.hash:
-            yield entry, content
-        else:
-            yield entry, CorruptFile(entry.name, key, wrong)
+    for (start, stop), entries in groupby(span.entries, _stretch):
+        stretch = whole[start - span.start : stop - span.start]
+        held, wrong = stretch, "does not match its hash" if data is not None else "is not there"
+        is_frame = False
+        for entry in entries:
+            at = entry.at
+            if at is not None and at.length and not is_frame:
+                is_frame = True
+                held, wrong = _decompressed(stretch, at.start, wrong)
+            offset = at.offset if at is not None and at.length else 0
+            content = held[offset : offset + entry.size]
+            if len(content) == entry.size and blake3(content).hexdigest() == entry.hash:
+                yield entry, content
+            else:
+                yield entry, CorruptFile(entry.name, key, wrong)
+
+
+def _decompressed(frame: memoryview, start: int, wrong: str) -> tuple[memoryview, str]:
+    """What a frame holds, and what to say of files that are not right in it."""
+    if not frame:
+        return frame, wrong
+    try:
+        return memoryview(decompress(frame, MAX_FRAME_BYTES)), wrong
+    except CannotDecompress as error:
+        return memoryview(b""), f"is damaged: its frame at {start} {error}"
 
 
 def read_root(entry: Entry, blob: ObjectStore) -> Root:
     """Where a large file's bytes are; of an empty file, nowhere."""
     if entry.root is None:
-        return Root(0, CHUNK_BYTES, [])
+        return Root([])
     key = keys.root(entry.root)
     body = _get(entry, key, blob)
     if blake3(body).hexdigest() != entry.root:
@@ -116,6 +142,14 @@ def _get(entry: Entry, key: str, blob: ObjectStore) -> bytes:
         raise CorruptFile(entry.name, key, "is not there") from None
 
 
+def _get_chunk(entry: Entry, chunk: Chunk, blob: ObjectStore) -> bytes:
+    key = keys.chunk(chunk.digest)
+    try:
+        return read_chunk(_get(entry, key, blob), chunk.size)
+    except CannotDecompress as error:
+        raise CorruptFile(entry.name, key, str(error)) from None
+
+
 def read_large(
     entry: Entry, root: Root, blob: ObjectStore, threads: Executor, *, after: Any = None, skip: int = 0
 ) -> Iterator[bytes]:
@@ -129,7 +163,7 @@ def read_large(
         whole.update(data)
         yield data
     if whole.hexdigest() != entry.hash:
-        raise CorruptFile(entry.name, _chunk_at_fault(root, blob) or keys.root(entry.root or ""))
+        raise CorruptFile(entry.name, _chunk_at_fault(entry, root, blob) or keys.root(entry.root or ""))
 
 
 def read_range(entry: Entry, blob: ObjectStore, start: int = 0, length: int | None = None) -> Iterator[bytes]:
@@ -141,37 +175,37 @@ def read_range(entry: Entry, blob: ObjectStore, start: int = 0, length: int | No
         yield bytes(_read_small(entry, blob)[start:stop])
         return
     root, whole = read_root(entry, blob), blake3()
-    first, last = start // root.chunk, -(-stop // root.chunk)
-    with ThreadPoolExecutor(AHEAD) as threads:
+    first, last = root.covering(start, stop)
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
         for number, data in enumerate(_fetch_ahead(entry, root.chunks[first:last], blob, threads), first):
-            if blake3(data).hexdigest() != root.chunks[number]:
-                raise CorruptFile(entry.name, keys.chunk(root.chunks[number]))
+            if blake3(data).hexdigest() != root.chunks[number].digest:
+                raise CorruptFile(entry.name, keys.chunk(root.chunks[number].digest))
             whole.update(data)
-            offset = number * root.chunk
+            offset = root.offsets[number]
             yield data[max(0, start - offset) : stop - offset]
     if last - first == len(root.chunks) and whole.hexdigest() != entry.hash:  # a root of another file
         raise CorruptFile(entry.name, keys.root(entry.root))
 
 
 def _read_small(entry: Entry, blob: ObjectStore) -> memoryview:
-    pack, offset = entry.at if entry.at is not None else ("", 0)
-    span = Span(pack, offset, offset + entry.size, [entry])
+    start, stop = _stretch(entry)
+    span = Span(entry.at.pack if entry.at is not None else "", start, stop, [entry])
     [(_, content)] = read_span(span, get_span(span, blob))
     if isinstance(content, CorruptFile):
         raise content
     return content
 
 
-def _fetch_ahead(entry: Entry, chunks: Iterable[str], blob: ObjectStore, threads: Executor) -> Iterator[bytes]:
+def _fetch_ahead(entry: Entry, chunks: Iterable[Chunk], blob: ObjectStore, threads: Executor) -> Iterator[bytes]:
     waiting = deque(chunks)
     in_flight: deque[Future[bytes]] = deque()
     while waiting or in_flight:
-        while waiting and len(in_flight) < AHEAD:
-            in_flight.append(threads.submit(_get, entry, keys.chunk(waiting.popleft()), blob))
+        while waiting and len(in_flight) < CHUNKS_AHEAD:
+            in_flight.append(threads.submit(_get_chunk, entry, waiting.popleft(), blob))
         yield in_flight.popleft().result()
 
 
-def _chunk_at_fault(root: Root, blob: ObjectStore) -> str | None:
+def _chunk_at_fault(entry: Entry, root: Root, blob: ObjectStore) -> str | None:
     """The first chunk that is not what its name says."""
-    wrong = (chunk for chunk in root.chunks if blake3(blob.get(keys.chunk(chunk))).hexdigest() != chunk)
-    return next((keys.chunk(chunk) for chunk in wrong), None)
+    wrong = (one for one in root.chunks if blake3(_get_chunk(entry, one, blob)).hexdigest() != one.digest)
+    return next((keys.chunk(one.digest) for one in wrong), None)

@@ -3,29 +3,51 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
 
-from datamon.content.entry import CHUNK_BYTES
 from datamon.core.errors import CorruptObject
 
-MAX_CHUNK_BYTES = 1 << 30  # of any root: as much as a reader may have to hold
+MAX_CHUNK_BYTES = 64 << 20  # of any root: as much as a reader may have to hold
 
-_ROOT = re.compile(rb"version: 1\nsize: (\d{1,19})\nchunk: ([1-9]\d{0,18})\nchunks:\n((?:- [0-9a-f]{64}\n)*)")
-
-
-def root_yaml(size: int, chunks: list[str]) -> bytes:
-    """The root object of a large file."""
-    lines = "".join(f"- {chunk}\n" for chunk in chunks)
-    return f"version: 1\nsize: {size}\nchunk: {CHUNK_BYTES}\nchunks:\n{lines}".encode()
+_ROOT = re.compile(rb'version: 1\nsize: (\d{1,19})\nchunks:\n((?:- \["[0-9a-f]{64}", [1-9]\d{0,9}\]\n)*)')
+_CHUNK = re.compile(rb'\["([0-9a-f]{64})", (\d+)\]')
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
-    """What a root object says."""
+class Chunk(NamedTuple):
+    """A piece of a large file: the BLAKE3 of its bytes, and how many there are."""
 
+    digest: str
     size: int
-    chunk: int  # bytes of every chunk but the last
-    chunks: list[str]
+
+
+@dataclass(frozen=True)
+class Root:
+    """The chunks of a file, in order."""
+
+    chunks: list[Chunk]
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self.offsets[-1]
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """Where the chunks begin, and last where the file ends."""
+        return list(accumulate((chunk.size for chunk in self.chunks), initial=0))
+
+    def covering(self, start: int, stop: int) -> tuple[int, int]:
+        """The chunks that hold a range of bytes: the number of the first, and of the one after the last."""
+        return bisect_right(self.offsets, start) - 1, bisect_right(self.offsets, stop - 1)
+
+    def yaml(self) -> bytes:
+        """The root object."""
+        lines = "".join(f'- ["{chunk.digest}", {chunk.size}]\n' for chunk in self.chunks)
+        return f"version: 1\nsize: {self.size}\nchunks:\n{lines}".encode()
 
     @classmethod
     def read(cls, key: str, body: bytes) -> Root:
@@ -33,9 +55,10 @@ class Root:
         match = _ROOT.fullmatch(body)
         if match is None:
             raise CorruptObject(key, "it is not a list of chunks")
-        root = cls(int(match[1]), int(match[2]), match[3].decode().replace("- ", "").split())
-        if root.chunk > MAX_CHUNK_BYTES:
-            raise CorruptObject(key, f"`chunk` is {root.chunk}, and at most {MAX_CHUNK_BYTES} is allowed")
-        if len(root.chunks) != -(-root.size // root.chunk):
-            raise CorruptObject(key, f"`chunks` has {len(root.chunks)} for {root.size} bytes")
+        root = cls([Chunk(digest.decode(), int(size)) for digest, size in _CHUNK.findall(match[2])])
+        largest = max((chunk.size for chunk in root.chunks), default=0)
+        if largest > MAX_CHUNK_BYTES:
+            raise CorruptObject(key, f"a chunk has {largest} bytes, and at most {MAX_CHUNK_BYTES} are allowed")
+        if root.size != int(match[1]):
+            raise CorruptObject(key, f"`chunks` add up to {root.size} bytes, and `size` is {int(match[1])}")
         return root

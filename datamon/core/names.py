@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_NAME_BYTES = 1024
+MAX_TARGET_BYTES = 4096  # of a symbolic link
 _LAST = chr(0x10FFFF)
 RESERVED = frozenset({".datamon", ".conflicts", ".checkpoints"})
 
@@ -31,6 +32,29 @@ def name_problem(name: str, max_bytes: int = MAX_NAME_BYTES) -> str | None:
         return "its name contains a NUL"
     if any(part in ("", ".", "..") for part in name.split("/")):
         return "its name is not a plain relative path"
+    return None
+
+
+def link_problem(name: str, target: str) -> str | None:
+    """What is wrong with the target of a symbolic link, or None. One that is fine cannot lead out of its tree.
+
+    `..` may stand only at the beginning, where it means the folders that the link really lies in. Behind the name of
+    another link it could lead anywhere.
+    """
+    try:
+        encoded = target.encode()
+    except UnicodeEncodeError:
+        return "its target is not UTF-8"
+    if not target or len(encoded) > MAX_TARGET_BYTES or "\0" in target:
+        return f"its target is empty, longer than {MAX_TARGET_BYTES} bytes or contains a NUL"
+    if target.startswith("/"):
+        return "it is a link to an absolute path"
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+    if ".." in parts[up:]:
+        return "it is a link whose target has `..` behind a name"
+    if up > name.count("/"):
+        return "it is a link that leads out of the source"
     return None
 
 
@@ -60,6 +84,11 @@ def ancestors(key: str) -> Iterator[str]:
 def is_below(key: str, ancestor: str) -> bool:
     """Whether the first sort key lies in the folder that the second one names."""
     return key.startswith(ancestor) and key[len(ancestor) : len(ancestor) + 1] == "\0"
+
+
+def is_within(top: str, path: str) -> bool:
+    """Whether a path, in which there are no links any more, is a folder or lies in it."""
+    return path == top or path.startswith(top.rstrip("/") + "/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class Named(msgspec.Struct, frozen=True, gc=False):
     hash: str = ""
     size: int = 0
     mode: int = 0
+    link: str | None = None
     deleted: bool = False
 
 
@@ -101,11 +102,12 @@ class _Placed(msgspec.Struct, frozen=True, gc=False):
     root: str | None = None
 
 
-class _FileLine(msgspec.Struct, frozen=True, gc=False):
+class _FileLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     name: str
     hash: str
     size: int
     mode: int
+    link: str | None = None
 
 
 class _DeletionLine(msgspec.Struct, frozen=True, gc=False):
@@ -116,7 +118,7 @@ class _DeletionLine(msgspec.Struct, frozen=True, gc=False):
 class _FilePlace(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     mtime: int
     timestamp: int
-    at: Place | None = None
+    at: Place | tuple[str, int] | None = None
     root: str | None = None
 
 
@@ -214,8 +216,9 @@ def rows_of(entries: Sequence[Entry | Deletion]) -> Rows:
             lines.append(_DeletionLine(entry.name))
             places.append(_DeletionPlace(entry.timestamp))
         else:
-            lines.append(_FileLine(entry.name, entry.hash, entry.size, entry.mode))
-            places.append(_FilePlace(entry.mtime, entry.timestamp, entry.at, entry.root))
+            lines.append(_FileLine(entry.name, entry.hash, entry.size, entry.mode, entry.link))
+            at = entry.at.stored if entry.at is not None else None
+            places.append(_FilePlace(entry.mtime, entry.timestamp, at, entry.root))
     keys = [sort_key(entry.name) for entry in entries]
     sizes = [DELETED if isinstance(entry, Deletion) else entry.size for entry in entries]
     check_order(keys, [size == DELETED for size in sizes])
@@ -285,7 +288,7 @@ def decode_entries(key: str, entries: Sequence[bytes], places: Sequence[bytes]) 
     return [
         Deletion(n.name, p.timestamp)
         if n.deleted
-        else Entry(n.name, n.hash, n.size, n.mode, p.mtime, p.timestamp, p.at, p.root)
+        else Entry(n.name, n.hash, n.size, n.mode, p.mtime, p.timestamp, p.at, p.root, n.link)
         for n, p in zip(named, placed, strict=True)
     ]
 

@@ -53,6 +53,14 @@ SETTINGS = (
     Setting("contributor", "DATAMON_CONTRIBUTOR", "the login name", "Name <email>, recorded with what you make."),
     Setting("host", "DATAMON_HOST", "the host name", "Names the task queue of this machine's disks."),
     Setting("sources", "DATAMON_SOURCES", "all", "The only folders that workers upload from, separated by `:`."),
+    Setting("compression", "DATAMON_COMPRESSION", "3", "How hard workers compress: a level of zstd, 1 to 19, or off."),
+    Setting(
+        "cache",
+        "DATAMON_CACHE",
+        "cache in the home",
+        "A folder on a local disk in which workers remember unchanged files, or off.",
+        is_path=True,
+    ),
     Setting("spark_master", "DATAMON_SPARK_MASTER", "local[*]", "Or spark://…, k8s://… or yarn."),
     Setting(
         "housekeeping_profile",
@@ -190,4 +198,4 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _rooted(path: str, folder: Path) -> str:
-    return path if "://" in path else str(folder / Path(path).expanduser())
+    return path if "://" in path or path == "off" else str(folder / Path(path).expanduser())

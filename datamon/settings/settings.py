@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from datamon.content.compression import MAX_LEVEL, OFF, USUAL_LEVEL
 from datamon.core.contributors import Contributor
 from datamon.core.errors import BadUsage
 from datamon.settings import configuration
@@ -26,6 +27,8 @@ class Settings:
     contributor: Contributor
     spark_master: str
     sources: str = ""
+    compression: int = USUAL_LEVEL
+    cache: str = ""
     housekeeping_profile: str = ""
     log_format: str = "text"
     log_level: str = "info"
@@ -51,6 +54,8 @@ class Settings:
             host=environment.get("DATAMON_HOST") or socket.gethostname(),
             contributor=_contributor(environment.get("DATAMON_CONTRIBUTOR") or _login()),
             sources=environment.get("DATAMON_SOURCES") or "",
+            compression=_level(environment.get("DATAMON_COMPRESSION") or str(USUAL_LEVEL)),
+            cache=_cache(environment.get("DATAMON_CACHE") or "", home),
             spark_master=environment.get("DATAMON_SPARK_MASTER") or "local[*]",
             housekeeping_profile=environment.get("DATAMON_HOUSEKEEPING_PROFILE") or "",
             log_format=environment.get("DATAMON_LOG_FORMAT") or "text",
@@ -68,6 +73,20 @@ class Settings:
     def housekeeping_context(self) -> Context:
         """The stores as housekeeping sees them: it may delete where others may not."""
         return open_context(self.store, self.housekeeping_profile)
+
+
+def _level(text: str) -> int:
+    if text == "off":
+        return OFF
+    if not (text.isdecimal() and 1 <= int(text) <= MAX_LEVEL):
+        raise BadUsage(f"DATAMON_COMPRESSION is {text!r}; set it to a level from 1 to {MAX_LEVEL}, or to off")
+    return int(text)
+
+
+def _cache(text: str, home: Path) -> str:
+    if text == "off":
+        return ""
+    return str(Path(text).expanduser().absolute()) if text else str(home / "cache")
 
 
 def _contributor(text: str) -> Contributor:

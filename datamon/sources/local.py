@@ -1,7 +1,8 @@
 """A folder or a file of this machine.
 
-A link to a regular file inside the source counts as that file. A link that leads out of it or to a folder, a
-device, a socket, an illegal name: the caller decides.
+A link to a regular file inside the source counts as that file, unless links are to be kept as links. A link that leads
+out of the source, a link to a folder that would have to be followed, a device, a socket, an illegal name: the caller
+decides.
 """
 
 from __future__ import annotations
@@ -12,11 +13,21 @@ import stat
 from collections.abc import Iterator
 from functools import cached_property
 
+from datamon.content.entry import FOLDER
 from datamon.core.errors import SourceChanged, SourceMissing, SourceUnreadable, UnfitFile
-from datamon.core.names import MAX_NAME_BYTES, RESERVED, NameRange, inside_folder, name_problem, sort_key
+from datamon.core.names import (
+    MAX_NAME_BYTES,
+    RESERVED,
+    NameRange,
+    inside_folder,
+    is_within,
+    link_problem,
+    name_problem,
+    sort_key,
+)
 from datamon.core.text import os_reason
 from datamon.sources.filters import IGNORE_FILE, MAX_IGNORE_FILE
-from datamon.sources.source import is_within
+from datamon.sources.source import Links
 from datamon.sources.tree import OnProblem, SourceFile, Tree
 
 
@@ -91,13 +102,20 @@ class LocalTree(Tree):
     def _one(self, name: str, on_problem: OnProblem) -> Iterator[SourceFile]:
         path, top = os.path.join(self.source.path, name), self._top
         try:
+            if self._keeps_links and os.path.islink(path):
+                yield from _link(path, name, on_problem)
+                return
             status = os.stat(path)
         except FileNotFoundError:
             raise
         except OSError as error:
             on_problem(SourceUnreadable(path, os_reason(error)))
         else:
-            yield from _check(path, name, top, status, on_problem)
+            yield from self._check(path, name, top, status, on_problem)
+
+    @property
+    def _keeps_links(self) -> bool:
+        return self.source.links is Links.KEEP
 
     @cached_property
     def _top(self) -> str:
@@ -125,6 +143,8 @@ class LocalTree(Tree):
         except OSError as error:
             on_problem(SourceUnreadable(path, os_reason(error)))
             return
+        if not items and prefix and self.source.empty_folders:
+            yield from self._empty_folder(path, prefix, names, on_problem)
         for item in items:
             name = prefix + item.name
             if not prefix and name in RESERVED:
@@ -137,30 +157,62 @@ class LocalTree(Tree):
                 if names.meets(inside.start, inside.stop or "") and self.filter.enters(name):
                     yield from self._folder(item.path, name + "/", top, names, on_problem)
             elif names.holds(sort_key(name)) and self._wants(name):
-                try:
-                    status = item.stat()
-                except OSError as error:
-                    on_problem(
-                        SourceUnreadable(item.path, "the link leads nowhere" if item.is_symlink() else os_reason(error))
-                    )
-                    continue
-                if item.is_symlink() or not stat.S_ISREG(status.st_mode):
-                    yield from _check(item.path, name, top, status, on_problem)
-                else:
-                    yield from _checked(name, item.path, status, on_problem)
+                yield from self._item(item, name, top, on_problem)
+
+    def _item(self, item: os.DirEntry[str], name: str, top: str, on_problem: OnProblem) -> Iterator[SourceFile]:
+        """What is in a folder and is none itself."""
+        is_link = item.is_symlink()
+        try:
+            if is_link and self._keeps_links:
+                yield from _link(item.path, name, on_problem)
+                return
+            status = item.stat()
+        except OSError as error:
+            on_problem(SourceUnreadable(item.path, "the link leads nowhere" if is_link else os_reason(error)))
+            return
+        if is_link or not stat.S_ISREG(status.st_mode):
+            yield from self._check(item.path, name, top, status, on_problem)
+        else:
+            yield from _checked(name, item.path, status, on_problem)
+
+    def _empty_folder(self, path: str, prefix: str, names: NameRange, on_problem: OnProblem) -> Iterator[SourceFile]:
+        name = prefix.removesuffix("/") + FOLDER
+        if names.holds(sort_key(name)) and self._wants(prefix):
+            problem = name_problem(prefix.removesuffix("/"))
+            if problem is not None:
+                on_problem(UnfitFile(_shown(prefix), problem))
+                return
+            try:
+                status = os.stat(path)
+            except OSError as error:
+                on_problem(SourceUnreadable(path, os_reason(error)))
+                return
+            yield SourceFile(name, 0, stat.S_IMODE(status.st_mode), status.st_mtime_ns, path=path)
+
+    def _check(
+        self, path: str, name: str, top: str, status: os.stat_result, on_problem: OnProblem
+    ) -> Iterator[SourceFile]:
+        """Something that may be a link, or no file."""
+        if not is_within(top, os.path.realpath(path)):
+            on_problem(UnfitFile(_shown(name), "it is a link that leads out of the source"))
+        elif stat.S_ISDIR(status.st_mode):
+            kind = "a link to a folder" if os.path.islink(path) else "a folder"
+            on_problem(UnfitFile(_shown(name), f"it is {kind}"))
+        elif not stat.S_ISREG(status.st_mode):
+            on_problem(UnfitFile(_shown(name), "it is not a regular file"))
+        else:
+            self.links_followed += os.path.islink(path)
+            yield from _checked(name, path, status, on_problem)
 
 
-def _check(path: str, name: str, top: str, status: os.stat_result, on_problem: OnProblem) -> Iterator[SourceFile]:
-    """Something that may be a link, or no file."""
-    if not is_within(top, os.path.realpath(path)):
-        on_problem(UnfitFile(_shown(name), "it is a link that leads out of the source"))
-    elif stat.S_ISDIR(status.st_mode):
-        kind = "a link to a folder" if os.path.islink(path) else "a folder"
-        on_problem(UnfitFile(_shown(name), f"it is {kind}"))
-    elif not stat.S_ISREG(status.st_mode):
-        on_problem(UnfitFile(_shown(name), "it is not a regular file"))
+def _link(path: str, name: str, on_problem: OnProblem) -> Iterator[SourceFile]:
+    """A symbolic link that is kept as one."""
+    target = os.readlink(path)
+    problem = name_problem(name) or link_problem(name, target)
+    if problem is not None:
+        on_problem(UnfitFile(_shown(name), problem))
     else:
-        yield from _checked(name, path, status, on_problem)
+        yield SourceFile(name, 0, 0o777, os.lstat(path).st_mtime_ns, path=path, tag=f"link to {target}", link=target)
 
 
 def _checked(name: str, path: str, status: os.stat_result, on_problem: OnProblem) -> Iterator[SourceFile]:
@@ -168,7 +220,16 @@ def _checked(name: str, path: str, status: os.stat_result, on_problem: OnProblem
     if problem is not None:
         on_problem(UnfitFile(_shown(name), problem))
     else:
-        yield SourceFile(name, status.st_size, stat.S_IMODE(status.st_mode), status.st_mtime_ns, path=path)
+        yield SourceFile(
+            name,
+            status.st_size,
+            stat.S_IMODE(status.st_mode),
+            status.st_mtime_ns,
+            path=path,
+            inode=status.st_ino,
+            device=status.st_dev,
+            changed=status.st_ctime_ns,
+        )
 
 
 def _shown(name: str) -> str:

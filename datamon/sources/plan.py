@@ -2,20 +2,23 @@
 
 A part is a range of names, not a list of files: whoever uploads it walks that range again. So a plan stays
 small however many files there are, and its digest says whether the source is still the one that was planned.
-A file that is too large for one task is cut into slices first; its part then only joins what they stored.
+A file that is too large for one task is read by one task, which finds its hash and its chunks. Several tasks store
+these in slices, and its part then only lists it.
 
     walk -> pieces of PIECE_FILES files or PIECE_COST -> parts -> digest of the plan
-    huge files -> slices of SLICE_BYTES
+    huge files -> chunks -> slices of SLICE_BYTES
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 from blake3 import blake3
 
+from datamon.content.roots import Root
 from datamon.core.errors import Remedy, SourceEmpty
 from datamon.core.names import NameRange, sort_key
 from datamon.core.text import counted
@@ -30,8 +33,7 @@ PIECE_COST = 16 << 20
 SMALL_PART = 16 << 20  # below this, one more Spark task costs more than it saves
 LARGE_PART = 512 << 20  # a killed worker loses at most this much of a part's progress
 SLICE_BYTES = 256 << 20
-SLICED_FROM = 2 * SLICE_BYTES  # the whole file is read once more for its hash, so it must be worth it
-HASH_COST = 16  # times faster than storing it, that is
+SLICED_FROM = 2 * SLICE_BYTES  # the whole file is read once more for its chunks, so it must be worth it
 FINGERPRINT = 1 << 128
 
 
@@ -67,31 +69,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A run of a huge file's bytes: the work of one task, before the parts."""
+    """A run of a huge file's chunks: the work of one task, before the parts."""
 
     file: SourceFile
-    number: int
-
-    @property
-    def start(self) -> int:
-        """Its first byte."""
-        return self.number * SLICE_BYTES
-
-    @property
-    def size(self) -> int:
-        """How many bytes it has."""
-        return min(SLICE_BYTES, self.file.size - self.start)
+    first: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The whole source, cut up. `reserved` names root folders of datamon's own that are never uploaded."""
 
-    slices: list[Slice]
+    huge: list[SourceFile]
     parts: list[Part]
     digest: str
     reserved: list[str]
     skips: SkipProblems = field(compare=False)
+    links_followed: int = 0
 
     @property
     def skipped(self) -> int:
@@ -112,17 +106,18 @@ class Plan:
 def make_plan(tree: Tree, slots: int) -> Plan:
     """Walk the source once and cut it for so many tasks at a time."""
     skips = SkipProblems(tree.source)
-    slices: list[Slice] = []
+    huge: list[SourceFile] = []
 
     def files() -> Iterator[SourceFile]:
         for file in tree.walk(on_problem=skips):
             if is_sliced(file):
-                slices.extend(slices_of(file))
+                huge.append(file)
             yield file
 
     parts = cut(gather(files()), slots)
     described = "\n".join(f"{part.names!r} {part.files} {part.bytes} {part.fingerprint:x}" for part in parts)
-    return Plan(slices, parts, blake3(described.encode()).hexdigest(), tree.reserved(), skips)
+    digest = blake3(described.encode()).hexdigest()
+    return Plan(huge, parts, digest, tree.reserved(), skips, tree.links_followed)
 
 
 def check_not_empty(tree: Tree, plan: Plan) -> None:
@@ -136,8 +131,8 @@ def check_not_empty(tree: Tree, plan: Plan) -> None:
 
 
 def cost_of(file: SourceFile) -> int:
-    """How much work a file is. Of a sliced one, most is its slices'."""
-    return (file.size // HASH_COST if is_sliced(file) else file.size) + FILE_COST
+    """How much work a file is. That of a sliced one is done before."""
+    return (0 if is_sliced(file) else file.size) + FILE_COST
 
 
 def is_sliced(file: SourceFile) -> bool:
@@ -145,9 +140,14 @@ def is_sliced(file: SourceFile) -> bool:
     return file.size >= SLICED_FROM
 
 
-def slices_of(file: SourceFile) -> list[Slice]:
-    """A huge file in slices."""
-    return [Slice(file, number) for number in range(-(-file.size // SLICE_BYTES))]
+def slices_of(file: SourceFile, root: Root) -> list[Slice]:
+    """The chunks of a huge file in slices."""
+    starts = [number for number, offset in enumerate(root.offsets[:-1]) if _begins_slice(root, number, offset)]
+    return [Slice(file, first, stop) for first, stop in pairwise([*starts, len(root.chunks)])]
+
+
+def _begins_slice(root: Root, number: int, offset: int) -> bool:
+    return number == 0 or offset // SLICE_BYTES > root.offsets[number - 1] // SLICE_BYTES
 
 
 def gather(files: Iterable[SourceFile]) -> Iterator[Piece]:

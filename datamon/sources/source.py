@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from itertools import pairwise
 
 from datamon.core.errors import BadUsage, Remedy, UnfitFile
-from datamon.core.names import is_below, name_problem, sort_key
+from datamon.core.names import is_below, is_within, name_problem, sort_key
 from datamon.core.text import quoted
+
+
+class Links(StrEnum):
+    """What becomes of symbolic links."""
+
+    FOLLOW = "follow"  # the file that it leads to is uploaded under its name
+    KEEP = "keep"  # the link itself is
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +26,8 @@ class Source:
 
     `files` is the key of a list of names in vmetadata, as `sorted_names` writes it. Of a path that is `real`, no part
     may be a link, also not later: it was seen to lie where a worker may upload from. By default, nothing to upload is
-    refused if something was selected, for then it is likely to be a slip.
+    refused if something was selected, for then it is likely to be a slip. `reread` says that every file is read, also
+    where the cache of this host knows that it has not changed.
     """
 
     path: str = ""
@@ -29,6 +38,9 @@ class Source:
     exclude: list[str] = field(default_factory=list)  # globs, of which none may match
     allow_empty: bool | None = None
     real: bool = False
+    links: Links = Links.FOLLOW
+    empty_folders: bool = False
+    reread: bool = False
 
     @property
     def is_remote(self) -> bool:
@@ -73,11 +85,6 @@ def check_allowed(source: Source, folders: str) -> Source:
 
 def _listed(folders: str) -> list[str]:
     return [one for one in re.split(r":(?!//)", folders) if one]
-
-
-def is_within(top: str, path: str) -> bool:
-    """Whether a path, in which there are no links any more, is a folder or lies in it."""
-    return path == top or path.startswith(top.rstrip("/") + "/")
 
 
 def name_pattern(text: str) -> re.Pattern[str]:

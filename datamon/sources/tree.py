@@ -19,10 +19,18 @@ from datamon.stores.protocol import ObjectStore
 
 
 class SourceFile(FileInfo, frozen=True, gc=False, kw_only=True):
-    """A file of the source. `tag` is whatever else tells one state of it from another."""
+    """A file of the source. `tag` is whatever else tells one state of it from another.
+
+    `link` is the target of a symbolic link that is kept as one. What the file system says beyond that tells whether the
+    file has changed: `inode`, `device`, and `changed`, the time that nobody can set (ctime, in ns).
+    """
 
     path: str
     tag: str = ""
+    link: str | None = None
+    inode: int = 0
+    device: int = 0
+    changed: int = 0
 
     @property
     def fingerprint(self) -> int:
@@ -45,6 +53,7 @@ class Tree(ABC):
 
     def __init__(self, source: Source, lists: ObjectStore | None) -> None:
         self.source, self._lists = source, lists
+        self.links_followed = 0
 
     def walk(self, names: NameRange = EVERYTHING, on_problem: OnProblem = refuse) -> Iterator[SourceFile]:
         """The files within a range of names, in name order. What cannot be uploaded is `on_problem`'s to decide.

@@ -1,32 +1,44 @@
 """From a source into the store, one task's work at a time.
 
-    upload_slice   a run of a huge file   chunks, then a record of them        before the parts
+    find_chunks    a huge file            a record of its hash and its chunks, which need not be in the store yet
+    upload_slice   a run of its chunks    those that the store lacks
     upload_part    a range of names       packs, chunks, roots, then a list    the list says: this part is done
 
-Content comes first and what points to it last, so a record or list never names what is not there, and a task that finds
-its own has nothing to do.
+Content comes first and what points to it last, so a list never names what is not there, and a task that finds its own
+has nothing to do.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import re
 import time
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from blake3 import blake3
 
 from datamon.bundles.model import Bundle
 from datamon.bundles.reader import bundle_lists, only_files
+from datamon.content.chunking import cut
+from datamon.content.compression import USUAL_LEVEL
 from datamon.content.deduplication import KNOWN_ENTRIES, KnownContent
-from datamon.content.entry import CHUNK_BYTES, SMALL_BYTES, Entry
-from datamon.content.roots import Root, root_yaml
+from datamon.content.entry import SMALL_BYTES, Entry
+from datamon.content.roots import Chunk, Root
 from datamon.content.writing import Clock, ContentWriter, ObjectWriter
-from datamon.core.errors import AlreadyExists, NotFound, SourceChanged, SourceUnreadable
+from datamon.core.errors import AlreadyExists, CorruptObject, NotFound, SourceChanged, SourceUnreadable
 from datamon.core.names import EVERYTHING, NameRange, sort_key
 from datamon.core.task_progress import ReportProgress, ignore_progress
 from datamon.core.text import os_reason
 from datamon.lists.reader import read_reference
 from datamon.lists.reference import ListRef
 from datamon.lists.writer import UploadListWriter
+from datamon.sources.cache import FileCache, KnownFile
 from datamon.sources.plan import FINGERPRINT, Part, Slice, is_sliced, slices_of
 from datamon.sources.skipped import SkipProblems
 from datamon.sources.source import Source
@@ -34,6 +46,9 @@ from datamon.sources.tree import OnProblem, SourceFile, Tree, open_tree
 from datamon.stores import keys
 from datamon.stores.context import Context
 from datamon.stores.protocol import ObjectStore, create_same
+
+READ_BYTES = 16 << 20  # of a large file at a time: a request is worth it, and a few of them fit into memory
+HASHED_LATER = 8  # chunks that wait to go into the hash of their file
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,30 +102,80 @@ class Upload:
     context: Context
     base: BaseBundle | None = None
     planned: int = 0  # when the plan was made
+    level: int = USUAL_LEVEL  # of compression
+    cache: str = ""  # where this host's cache of unchanged files is; none, if it is not to be used
 
     def list_key(self, index: str) -> str:
         """Where a list lies."""
         return keys.uploaded_list(self.folder, index)
 
-    def slice_key(self, piece: Slice) -> str:
-        """Where the record of a slice lies."""
-        return keys.uploaded_slice(self.folder, self.generation, self.plan, piece.file.name, piece.number)
+    def chunks_key(self, file: SourceFile) -> str:
+        """Where the record of a huge file's chunks lies."""
+        state = (
+            f"{file.name}\0{file.inode}\0{file.changed}"  # of a file that has changed since, there is another record
+        )
+        return keys.uploaded_chunks(self.folder, self.generation, self.plan, state)
+
+    def open_cache(self, looked_at: int) -> FileCache:
+        """The cache of this host, for files of the source."""
+        source = self.source
+        unused = source.reread or source.is_remote
+        return FileCache("" if unused else self.cache, os.path.realpath(source.path), looked_at)
+
+
+def find_chunks(file: SourceFile, upload: Upload, report_progress: ReportProgress = ignore_progress) -> list[Slice]:
+    """Read a huge file, and record its hash and its chunks. Gives the slices in which they are to be stored."""
+    records, key = upload.context.vmetadata, upload.chunks_key(file)
+    tree = open_tree(upload.source, upload.context)
+    with ObjectWriter(upload.context.blob, report_progress, upload.level) as objects:
+        if _Unchanged(upload, objects, [file], looked_at=0).get(file) is not None:
+            return []
+    try:
+        _, root = _recorded(file, upload)
+    except NotFound:
+        try:
+            digest, root = _hash_and_chunks(_pieces(tree, file))
+        except (OSError, SourceUnreadable) as error:
+            _unreadable(file, error, SkipProblems(upload.source))
+            return []  # and it may be left out: its part will see that too
+        create_same(records, key, f"hash: {digest}\n".encode() + root.yaml())
+    return slices_of(file, root)
+
+
+def _hash_and_chunks(pieces: Iterator[bytes]) -> tuple[str, Root]:
+    """The two hashes that each byte goes into are worked out at the same time."""
+    whole = blake3()
+    with ThreadPoolExecutor(1) as beside:
+        chunks: list[Chunk] = []
+        hashing: deque[Future[Any]] = deque()
+        for data in cut(pieces):
+            hashing.append(beside.submit(whole.update, data))
+            chunks.append(Chunk(blake3(data).hexdigest(), len(data)))
+            while len(hashing) > HASHED_LATER:
+                hashing.popleft().result()
+    return whole.hexdigest(), Root(chunks)
 
 
 def upload_slice(piece: Slice, upload: Upload, report_progress: ReportProgress = ignore_progress) -> PartReport:
-    """Store the chunks of a slice, and then their record."""
-    records, key = upload.context.vmetadata, upload.slice_key(piece)
-    if records.exists(key):
-        report_progress(0, piece.size, 0)
-        return PartReport(resumed=True)
-    tree = open_tree(upload.source, upload.context)
-    with ObjectWriter(upload.context.blob, report_progress) as objects:
+    """Store the chunks of a slice that the store lacks."""
+    tree, file = open_tree(upload.source, upload.context), piece.file
+    _, root = _recorded(file, upload)
+
+    def read(number: int) -> bytes:
+        chunk = root.chunks[number]
+        data = tree.read(file, root.offsets[number], chunk.size)
+        if blake3(data).hexdigest() != chunk.digest:
+            raise SourceChanged(file.name)
+        return data
+
+    with ObjectWriter(upload.context.blob, report_progress, upload.level) as objects:
         try:
-            chunks = [objects.chunk(data) for data in _pieces(tree, piece.file, piece.start, piece.size)]
+            numbers = range(piece.first, piece.stop)
+            stored = [objects.missing_chunk(root.chunks[number], partial(read, number)) for number in numbers]
+            for one in stored:
+                one.result()
         except (OSError, SourceUnreadable) as error:
-            _unreadable(piece.file, error, SkipProblems(upload.source))
-            return PartReport()  # and it may be left out: its part will see that too
-        create_same(records, key, root_yaml(piece.size, [chunk.result() for chunk in chunks]))
+            _unreadable(file, error, SkipProblems(upload.source))
     return PartReport(stored=objects.stored)
 
 
@@ -126,16 +191,19 @@ def upload_part(
         report_progress(done.files, done.bytes, 0)
         return done
     tree, skips = open_tree(upload.source, upload.context), SkipProblems(upload.source)
+    looked_at = clock()
     files = _as_planned(part, tree, upload.planned)
     known = upload.base.known_content(_spanned(files), upload.context) if upload.base is not None else KnownContent()
-    with ObjectWriter(upload.context.blob, report_progress) as objects:
+    with ObjectWriter(upload.context.blob, report_progress, upload.level) as objects:
+        unchanged = _Unchanged(upload, objects, files, looked_at)
         writer = ContentWriter(objects, known, clock)
         for file in files:
             try:
-                _add(file, tree, writer, upload)
+                _add(file, tree, writer, upload, unchanged)
             except (OSError, SourceUnreadable) as error:
                 _unreadable(file, error, skips)
         entries = writer.finish()
+        unchanged.remember(entries)
     skips.write(lists, upload.folder, index)
     if not entries:
         return PartReport(stored=objects.stored)
@@ -149,13 +217,53 @@ def upload_part(
     return PartReport(reference, objects.stored)
 
 
-def _add(file: SourceFile, tree: Tree, writer: ContentWriter, upload: Upload) -> None:
-    if file.size < SMALL_BYTES:
+class _Unchanged:
+    """The files of a task that this host's cache knows, as far as the store still has their content."""
+
+    def __init__(self, upload: Upload, objects: ObjectWriter, files: list[SourceFile], looked_at: int) -> None:
+        self._objects, self._files = objects, files
+        self._cache = upload.open_cache(looked_at)
+        self._known = self._cache.unchanged(files, _spanned(files))
+        self._packs: dict[str, bool] = {}
+        self._read: list[SourceFile] = []
+
+    def get(self, file: SourceFile) -> KnownFile | None:
+        """What is known of a file. One that is not known will be read."""
+        known = self._known.get(file.name)
+        if known is None or not self._is_stored(known):
+            self._read.append(file)
+            return None
+        return known
+
+    def remember(self, entries: list[Entry]) -> None:
+        """Remember the files that were read."""
+        self._cache.remember(self._read, entries)
+        self._cache.close()
+
+    def _is_stored(self, known: KnownFile) -> bool:
+        if known.root is not None:
+            return self._objects.has_file(known.root)
+        if known.at is None:
+            return False
+        pack = known.at.pack
+        if pack not in self._packs:
+            self._packs[pack] = self._objects.has_pack(pack)
+        return self._packs[pack]
+
+
+def _add(file: SourceFile, tree: Tree, writer: ContentWriter, upload: Upload, unchanged: _Unchanged) -> None:
+    if file.link is not None:
+        writer.add_link(file, file.link)
+    elif not file.size:
+        writer.add_small(file, b"")
+    elif (known := unchanged.get(file)) is not None:
+        writer.add_stored(file, known.hash, known.at, known.root)
+    elif file.size < SMALL_BYTES:
         writer.add_small(file, tree.read(file, 0, file.size))
     elif is_sliced(file):
-        writer.add_sliced(file, _pieces(tree, file, 0, file.size), lambda: _recorded(file, upload))
+        writer.add_cut(file, *_recorded(file, upload))
     else:
-        writer.add_large(file, _pieces(tree, file, 0, file.size))
+        writer.add_large(file, _pieces(tree, file))
 
 
 def _written_before(lists: ObjectStore, index: str, key: str) -> PartReport | None:
@@ -166,10 +274,13 @@ def _written_before(lists: ObjectStore, index: str, key: str) -> PartReport | No
     return PartReport(read_reference(key, body, index), resumed=True)
 
 
-def _recorded(file: SourceFile, upload: Upload) -> list[str]:
-    """The chunks of a huge file, as its slices recorded them."""
-    slices = [upload.slice_key(piece) for piece in slices_of(file)]
-    return [chunk for key in slices for chunk in Root.read(key, upload.context.vmetadata.get(key)).chunks]
+def _recorded(file: SourceFile, upload: Upload) -> tuple[str, Root]:
+    """The hash of a huge file and its chunks, as its record has them."""
+    key = upload.chunks_key(file)
+    first, _, rest = upload.context.vmetadata.get(key).partition(b"\n")
+    if not re.fullmatch(rb"hash: [0-9a-f]{64}", first):
+        raise CorruptObject(key, "it does not begin with the hash of a file")
+    return first[len(b"hash: ") :].decode(), Root.read(key, rest)
 
 
 def _as_planned(part: Part, tree: Tree, planned: int) -> list[SourceFile]:
@@ -186,9 +297,9 @@ def _spanned(files: list[SourceFile]) -> NameRange:
     return NameRange(sort_key(files[0].name), sort_key(files[-1].name) + "\0") if files else NameRange("", "")
 
 
-def _pieces(tree: Tree, file: SourceFile, start: int, size: int) -> Iterator[bytes]:
-    for offset in range(start, start + size, CHUNK_BYTES):
-        yield tree.read(file, offset, min(CHUNK_BYTES, start + size - offset))
+def _pieces(tree: Tree, file: SourceFile) -> Iterator[bytes]:
+    for offset in range(0, file.size, READ_BYTES):
+        yield tree.read(file, offset, min(READ_BYTES, file.size - offset))
 
 
 def _unreadable(file: SourceFile, error: OSError | SourceUnreadable, on_problem: OnProblem) -> None:

@@ -10,7 +10,7 @@
                 diamonds/{repo}/{diamond}/diamond.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/split.yaml
                 diamonds/{repo}/{diamond}/splits/{split}/bundle-files-{index}.yaml
-                diamonds/{repo}/{diamond}/splits/{split}/slice-{index}.yaml        chunks of a run of a huge file
+                diamonds/{repo}/{diamond}/splits/{split}/chunks-{index}.yaml       the chunks of a huge file
                 diamonds/{repo}/{diamond}/splits/{split}/skipped-{index}.jsonl     what could not be uploaded, and why
                 diamonds/{repo}/{diamond}/splits/{split}/names-{digest}.txt        what `--files` listed
     blob/       packs/{xx}/{blake3}    chunks/{xx}/{blake3}    roots/{xx}/{blake3}
@@ -132,10 +132,10 @@ def skipped(folder: str, index: str) -> str:
     return f"{skipped_of(folder, index)}.jsonl"
 
 
-def uploaded_slice(folder: str, generation: int, plan: str, name: str, number: int) -> str:
-    """The record that one task of a huge file writes."""
-    file = blake3(name.encode()).hexdigest()[:16]
-    return f"{folder}slice-g{generation}-{plan[:8]}-{file}-{number:05d}.yaml"
+def uploaded_chunks(folder: str, generation: int, plan: str, state: str) -> str:
+    """The record of the chunks of a huge file in some state, which is made before they are stored."""
+    file = blake3(state.encode()).hexdigest()[:16]
+    return f"{folder}chunks-{upload_run(generation, plan)}{file}.yaml"
 
 
 def split_names(name: RepoName, diamond: DiamondId, split: SplitId, digest: str) -> str:
@@ -150,8 +150,8 @@ def is_split_names(key: str, name: RepoName, diamond: DiamondId, split: SplitId)
 
 
 def split_generation(key: str) -> int | None:
-    """The generation that a split's file list, slice or list of what was skipped belongs to; None for any other key."""
-    match = re.search(r"/(?:bundle-files|slice|skipped)-g(\d+)-[^/]*\.(?:yaml|jsonl)$", key)
+    """The generation that what a run of a split wrote belongs to; None for any other key."""
+    match = re.search(r"/(?:bundle-files|chunks|skipped)-g(\d+)-[^/]*\.(?:yaml|jsonl)$", key)
     return int(match[1]) if match else None
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from datamon.content.entry import CHUNK_BYTES
+from datamon.content.chunking import AVERAGE_CHUNK, MAX_CHUNK
 from datamon.settings.stack import running_stack
 from datamon.sources.plan import SLICE_BYTES
 from datamon.stores.context import open_context
@@ -157,7 +157,7 @@ def test_a_running_split_tells_how_far_it_is(cloud, sparse):
     assert progress["phase"] == "uploading"
     assert (progress["all_files"], progress["all_bytes"]) == (1, 12 << 30)
     assert 0 < told["bytes"] < 12 << 30
-    assert 0 < told["stored"] <= 2 * CHUNK_BYTES, "all of its chunks are equal"
+    assert 0 < told["stored"] <= 2 * MAX_CHUNK, "all of its chunks are equal"
     assert re.search(r"B/s .*uploading \d+ %, \d+/\d+ parts", cloud("diamond", "split", "list", *where))
     cloud("diamond", "cancel", *where)
 
@@ -195,7 +195,7 @@ def test_an_upload_that_is_killed_goes_on_and_stores_nothing_again(cloud, elsewh
     worker.communicate()
     until(lambda: not processes_of(elsewhere.home))  # Spark has gone with it
     survived = stored()
-    assert 12 < len(survived) < size / CHUNK_BYTES
+    assert 12 < len(survived) < size / AVERAGE_CHUNK
     worker = start_worker(elsewhere)
     bundle = cloud("diamond", "commit", *where, "--message", "m", "--wait")
     told = cloud.json("diamond", "split", "get", *where, "--split", split)
@@ -265,7 +265,7 @@ def march(cloud, tmp_path_factory):
     folder = tmp_path_factory.mktemp("march")
     for number in range(300):
         (folder / f"day-{number:03d}").write_text(f"day {number}\n" * 100)
-    random_file(folder / "large", 3 * CHUNK_BYTES + 1)
+    random_file(folder / "large", (48 << 20) + 1)
     bundle = cloud("bundle", "upload", "--repo", "r", "--path", str(folder), "--message", "m")
     return folder, ("--repo", "r", "--bundle", bundle)
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from datamon.content.entry import Entry
+from datamon.content.entry import Entry, Place
 from datamon.core.names import is_below, name_problem, sort_key
 from datamon.lists.format import Deletion
 
@@ -19,11 +19,15 @@ odd_names = st.lists(
 ).map("/".join)
 hashes = st.text("0123456789abcdef", min_size=64, max_size=64)
 numbers = st.integers(0, 2**63 - 1)
+lengths = st.just(0) | st.integers(1, 2**40)
+places = st.tuples(hashes, numbers, lengths).flatmap(
+    lambda drawn: st.builds(Place, *map(st.just, drawn[:2]), numbers if drawn[2] else st.just(0), st.just(drawn[2]))
+)
 
 
 @st.composite
 def entries(draw, name=names):
-    where = draw(st.sampled_from(["pack", "root", "empty"]))
+    where = draw(st.sampled_from(["pack", "root", "empty", "link"]))
     return Entry(
         name=draw(name),
         hash=draw(hashes),
@@ -31,8 +35,9 @@ def entries(draw, name=names):
         mode=draw(st.integers(0, 0o7777)),
         mtime=draw(numbers),
         timestamp=draw(numbers),
-        at=(draw(hashes), draw(numbers)) if where == "pack" else None,
+        at=draw(places) if where == "pack" else None,
         root=draw(hashes) if where == "root" else None,
+        link=draw(names) if where == "link" else None,
     )
 
 

@@ -10,7 +10,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamon.content.entry import Entry
+from datamon.content.entry import Entry, Place
 from datamon.core.errors import CorruptObject, Failed
 from datamon.core.names import NameRange, name_of, sort_key
 from datamon.lists.cutting import Cutting
@@ -131,12 +131,12 @@ def test_names_that_are_never_cut_still_end_somewhere():
 
 
 def test_upload_times_do_not_change_the_identity_of_a_list():
-    one = [Entry("a", "1" * 64, 1, 420, 5, 6, ("2" * 64, 7)), Entry("b", "3" * 64, 1, 493, 0, 0)]
+    one = [Entry("a", "1" * 64, 1, 420, 5, 6, Place("2" * 64, 7)), Entry("b", "3" * 64, 1, 493, 0, 0)]
     other = [Entry("a", "1" * 64, 1, 420, 8, 9, None, "4" * 64), Entry("b", "3" * 64, 1, 493, 1, 1)]
     first, second = (written(entries)[1] for entries in (one, other))
     assert first.identity == second.identity
     assert first.digest != second.digest
-    changed = [Entry("a", "1" * 64, 1, 421, 5, 6, ("2" * 64, 7)), one[1]]
+    changed = [Entry("a", "1" * 64, 1, 421, 5, 6, Place("2" * 64, 7)), one[1]]
     assert written(changed)[1].identity != first.identity
 
 
@@ -155,7 +155,7 @@ def entry(name):
 
 def test_the_bytes_of_a_list():
     """The format as it lies in the store."""
-    small = Entry("a/b.csv", "9f", 812, 420, 5, 7, at=("5d1c", 4))
+    small = Entry("a/b.csv", "9f", 812, 420, 5, 7, at=Place("5d1c", 4))
     body, reference = written([small, Entry("a/c.bin", "0c", 734003200, 420, 6, 8, root="aa")], Cutting())
     lines = (
         b' {"name":"a/b.csv","hash":"9f","size":812,"mode":420},\n'

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datamon.bundles.model import Bundle, Label, Repo
-from datamon.content.roots import Root, root_yaml
+from datamon.content.roots import Chunk, Root
 from datamon.core.contributors import Contributor
 from datamon.core.errors import BadUsage, CorruptObject, DatamonError
 from datamon.core.ids import bundle_id, diamond_id, label_name, repo_name, split_id
@@ -269,19 +269,19 @@ def test_a_billion_entries_in_a_head_of_a_hundred_bytes():
     assert not understood(lambda: list(FileList(KEY, huge, lambda start, length: b"").entries()))
 
 
-@given(st.binary(max_size=200) | sizes.map(lambda size: b"version: 1\nsize: %d\nchunk: 1\nchunks:\n" % size))
+@given(st.binary(max_size=200) | sizes.map(lambda size: b"version: 1\nsize: %d\nchunks:\n" % size))
 def test_roots(body):
     understood(lambda: Root.read(KEY, body))
 
 
 def test_a_root_whose_chunks_are_too_large_to_hold():
-    body = root_yaml(5, ["0" * 64])
+    body = Root([Chunk("0" * 64, 5)]).yaml()
     assert understood(lambda: Root.read(KEY, body))
-    assert not understood(lambda: Root.read(KEY, body.replace(b"chunk: 16777216", b"chunk: 1000000000000")))
+    assert not understood(lambda: Root.read(KEY, Root([Chunk("0" * 64, 5_000_000_000)]).yaml()))
 
 
 def test_a_root_whose_numbers_do_not_end():
-    body = root_yaml(1, ["0" * 64]).replace(b"size: 1", b"size: " + b"1" * 10_000)
+    body = Root([Chunk("0" * 64, 1)]).yaml().replace(b"size: 1", b"size: " + b"1" * 10_000)
     assert not understood(lambda: Root.read(KEY, body))
 
 

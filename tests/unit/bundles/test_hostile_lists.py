@@ -9,7 +9,7 @@ from datamon.bundles.catalog import get_bundle
 from datamon.bundles.download import download
 from datamon.bundles.model import Repo
 from datamon.bundles.reader import BundleReader
-from datamon.content.entry import Entry
+from datamon.content.entry import Entry, Place
 from datamon.core.contributors import Contributor
 from datamon.core.errors import CorruptFile, CorruptObject, Failed, UnsafePath
 from datamon.core.ids import BundleId
@@ -68,16 +68,16 @@ def test_names_that_look_alike_come_back_as_they_were(context, tmp_path):
 @pytest.mark.parametrize(
     "entry",
     [
-        Entry("f", SMALL, 5, -1, 0, 0, (SMALL, 0)),
-        Entry("f", SMALL, 5, 420, 10**30, 0, (SMALL, 0)),
-        Entry("f", SMALL, 5, 420, -(10**25), 0, (SMALL, 0)),
-        Entry("f", SMALL, -1, 420, 0, 0, (SMALL, 0)),
-        Entry("f", SMALL, 10**12, 420, 0, 0, (SMALL, 0)),
-        Entry("f", SMALL, 5, 420, 0, 0, (SMALL, -1)),
-        Entry("f", SMALL, 5, 420, 0, 0, (SMALL, 2**70)),
+        Entry("f", SMALL, 5, -1, 0, 0, Place(SMALL, 0)),
+        Entry("f", SMALL, 5, 420, 10**30, 0, Place(SMALL, 0)),
+        Entry("f", SMALL, 5, 420, -(10**25), 0, Place(SMALL, 0)),
+        Entry("f", SMALL, -1, 420, 0, 0, Place(SMALL, 0)),
+        Entry("f", SMALL, 10**12, 420, 0, 0, Place(SMALL, 0)),
+        Entry("f", SMALL, 5, 420, 0, 0, Place(SMALL, -1)),
+        Entry("f", SMALL, 5, 420, 0, 0, Place(SMALL, 2**70)),
         Entry("f", "0" * 64, 0, 420, 0, 0),
     ],
-    ids=lambda entry: f"{entry.size} {entry.mode} {entry.mtime} {entry.at and entry.at[1]}",
+    ids=lambda entry: f"{entry.size} {entry.mode} {entry.mtime} {entry.at and entry.at.offset}",
 )
 def test_numbers_that_cannot_be_are_refused(context, tmp_path, entry):
     with pytest.raises((CorruptObject, CorruptFile), match="'f'"):
@@ -86,7 +86,7 @@ def test_numbers_that_cannot_be_are_refused(context, tmp_path, entry):
 
 
 def test_a_list_gives_nobody_the_rights_of_a_files_owner(context, tmp_path):
-    download(listed(context, Entry("f", SMALL, 5, 0o6755, 0, 0, (SMALL, 0))), tmp_path / "out")
+    download(listed(context, Entry("f", SMALL, 5, 0o6755, 0, 0, Place(SMALL, 0))), tmp_path / "out")
     assert (tmp_path / "out" / "f").stat().st_mode & 0o7777 == 0o755
 
 

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import pytest
 from blake3 import blake3
@@ -9,7 +10,8 @@ from blake3 import blake3
 from datamon.bundles.catalog import get_bundle, publish_bundle
 from datamon.bundles.reader import BundleReader, overlaid, uploaded_lists
 from datamon.bundles.repos import create_repo
-from datamon.content.entry import CHUNK_BYTES, SMALL_BYTES, Entry
+from datamon.content.chunking import cut
+from datamon.content.entry import SMALL_BYTES, Entry
 from datamon.core.contributors import Contributor
 from datamon.core.errors import CorruptFile, NotFound
 from datamon.core.ids import RepoName
@@ -22,7 +24,7 @@ from datamon.stores import descriptors, keys
 from tests.bundles import FOLDER, bundle_of, put_lists, reader_of
 
 EMPTY = blake3(b"").hexdigest()
-LARGE_BYTES = 3 * CHUNK_BYTES + 7
+LARGE_BYTES = (6 << 20) + 7
 SIZES = {"empty": 0, "one": 1, "small": SMALL_BYTES - 1, "smallest large": SMALL_BYTES, "large": LARGE_BYTES}
 
 
@@ -59,11 +61,17 @@ def read(reader, name, start=0, length=None):
     return b"".join(reader.read(reader.find(name), start, length))
 
 
-def ranges_of(size):
+def starts_of(data):
+    """Where the chunks of a large file begin, and where it ends."""
+    return list(accumulate((len(chunk) for chunk in cut([data])), initial=0))
+
+
+def ranges_of(data):
     """Ranges that begin and end at, before and behind whatever may matter; and some at random."""
+    size = len(data)
     rng = random.Random(size)
     edges = {0, 1, size // 2, size - 1, size, size + 1, 2 * size + 5}
-    edges |= {chunk * CHUNK_BYTES + near for chunk in range(5) for near in (-1, 0, 1)}
+    edges |= {start + near for start in starts_of(data) for near in (-1, 0, 1)}
     edges = sorted(edge for edge in edges if 0 <= edge <= 2 * size + 5)
     yield from ((start, None) for start in edges)
     yield from (
@@ -74,30 +82,22 @@ def ranges_of(size):
 
 @pytest.mark.parametrize("name", SIZES)
 def test_any_range_of_bytes_is_right(reader, contents, name):
-    for start, length in ranges_of(SIZES[name]):
+    for start, length in ranges_of(contents[name]):
         wanted = contents[name][start:] if length is None else contents[name][start : start + length]
         assert read(reader, name, start, length) == wanted, (start, length)
 
 
-def test_of_a_large_file_only_the_chunks_that_are_needed_are_read(reader):
-    entry, blob = reader.find("large"), reader.context.blob
-    chunks = [keys.chunk(blake3(data).hexdigest()) for data in pieces(read(reader, "large"))]
-    assert len(chunks) == 4
-    for start, length in ranges_of(LARGE_BYTES):
+def test_of_a_large_file_only_the_chunks_that_are_needed_are_read(reader, contents):
+    entry, blob, large = reader.find("large"), reader.context.blob, contents["large"]
+    spans = list(pairwise(starts_of(large)))
+    assert len(spans) > 2
+    for start, length in ranges_of(large):
         stop = LARGE_BYTES if length is None else min(LARGE_BYTES, start + length)
-        touched = [chunk for number, chunk in enumerate(chunks) if overlap(number, start, stop)]
+        touched = [keys.chunk(blake3(large[a:b]).hexdigest()) for a, b in spans if max(a, start) < min(b, stop)]
         blob.read.clear()
         list(reader.read(entry, start, length))
         wanted = {keys.root(entry.root), *touched} if touched else set()
         assert sorted(key for key, *_ in blob.read) == sorted(wanted), (start, length)
-
-
-def pieces(data):
-    return [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
-
-
-def overlap(number, start, stop):
-    return max(start, number * CHUNK_BYTES) < min(stop, (number + 1) * CHUNK_BYTES)
 
 
 def test_of_a_small_file_its_own_bytes_are_read_and_of_an_empty_one_none(reader):
@@ -107,13 +107,13 @@ def test_of_a_small_file_its_own_bytes_are_read_and_of_an_empty_one_none(reader)
     assert list(reader.read(entry, 0, 0)) == []
     assert blob.read == []
     list(reader.read(entry))
-    pack, offset = entry.at
-    assert blob.read == [(keys.pack(pack), offset, 1)]
+    assert blob.read == [(keys.pack(entry.at.pack), entry.at.offset, 1)]
 
 
-def test_a_range_of_a_large_file_comes_chunk_by_chunk(reader):
-    given = list(reader.read(reader.find("large"), 5, 2 * CHUNK_BYTES))
-    assert [len(data) for data in given] == [CHUNK_BYTES - 5, CHUNK_BYTES, 5]
+def test_a_range_of_a_large_file_comes_chunk_by_chunk(reader, contents):
+    _, first, second, *_ = starts_of(contents["large"])
+    given = list(reader.read(reader.find("large"), 5, second))
+    assert [len(data) for data in given] == [first - 5, second - first, 5]
 
 
 def damage(store, key):
@@ -124,15 +124,16 @@ def damage(store, key):
 @pytest.mark.parametrize("harm", [damage, lambda store, key: store.delete(key)], ids=["damaged", "missing"])
 def test_a_chunk_that_is_wrong_is_noticed_and_nothing_of_it_is_given(context, reader, contents, harm):
     large = contents["large"]
-    key = keys.chunk(blake3(pieces(large)[1]).hexdigest())
+    _, first, second, *_ = starts_of(large)
+    key = keys.chunk(blake3(large[first:second]).hexdigest())
     harm(context.blob, key)
-    assert read(reader, "large", 0, CHUNK_BYTES) == large[:CHUNK_BYTES]
-    assert read(reader, "large", 2 * CHUNK_BYTES) == large[2 * CHUNK_BYTES :]
-    for start, length in ((0, None), (CHUNK_BYTES - 1, 2), (CHUNK_BYTES, 1), (2 * CHUNK_BYTES - 1, 1)):
+    assert read(reader, "large", 0, first) == large[:first]
+    assert read(reader, "large", second) == large[second:]
+    for start, length in ((0, None), (first - 1, 2), (first, 1), (second - 1, 1)):
         given = []
         with pytest.raises(CorruptFile, match=f"'large' in {key}"):
             given.extend(reader.read(reader.find("large"), start, length))
-        assert b"".join(given) == large[start:CHUNK_BYTES]
+        assert b"".join(given) == large[start:first]
 
 
 @pytest.mark.parametrize("harm", [damage, lambda store, key: store.delete(key)], ids=["damaged", "missing"])
@@ -157,7 +158,7 @@ def test_a_root_of_another_file_of_the_same_size_is_noticed(context, tmp_path):
 
 def test_a_pack_that_is_wrong_is_noticed_for_any_byte_of_a_file(context, reader):
     """The last byte of the file is wrong, and the first is asked for."""
-    pack, offset = reader.find("small").at
+    pack, offset, *_ = reader.find("small").at
     seen = context.blob.get_versioned(keys.pack(pack))
     last = offset + SIZES["small"] - 1
     wrong = seen.body[:last] + bytes([seen.body[last] ^ 1]) + seen.body[last + 1 :]

@@ -2,13 +2,15 @@
 
 import pytest
 
-from datamon.content.entry import Entry
+from datamon.content.entry import Entry, Place
 from datamon.core.errors import CorruptObject
 from datamon.core.names import NameRange
 from datamon.lists.format import make_block, rows_of
 
 NAMES = ["b", "d/x", "d/y", "f"]
-BLOCK = make_block(rows_of([Entry(name, "1" * 64, 1, 420, 0, time, ("2" * 64, 0)) for time, name in enumerate(NAMES)]))
+BLOCK = make_block(
+    rows_of([Entry(name, "1" * 64, 1, 420, 0, time, Place("2" * 64, 0)) for time, name in enumerate(NAMES)])
+)
 KEYS = BLOCK.rows().keys
 TIMES = BLOCK.rows().places
 

@@ -6,7 +6,7 @@ import pytest
 
 from datamon.bundles.model import TakenSplit
 from datamon.bundles.reader import bundle_lists
-from datamon.content.entry import Entry
+from datamon.content.entry import Entry, Place
 from datamon.core.contributors import Contributor
 from datamon.core.errors import CorruptObject, NotFound, StaleWrite
 from datamon.core.ids import SplitId
@@ -38,7 +38,9 @@ def put_split(context, split, files, per_list=2):
     for number in range(0, len(files), per_list):
         some = files[number : number + per_list]
         writer = UploadListWriter()
-        writer.add(*(Entry(name, content, 10, 420, 0, time, (f"pack-of-{split}", 0)) for name, content, time in some))
+        writer.add(
+            *(Entry(name, content, 10, 420, 0, time, Place(f"pack-of-{split}", 0)) for name, content, time in some)
+        )
         body, reference = writer.seal(keys.upload_index(1, "abcdefgh", number))
         context.vmetadata.create(keys.uploaded_list(keys.split_folder(R, D, split), reference.index), body)
         references.append(reference)
@@ -57,7 +59,7 @@ def task(context, mode=ConflictMode.KEEP, by=Order.UPLOADED, **splits):
 
 def files_of(context, *reports):
     references = [reference for report in reports for reference in report.lists]
-    return {entry.name: (entry.hash, entry.at[0]) for entry in bundle_lists(context, references).entries()}
+    return {entry.name: (entry.hash, entry.at.pack) for entry in bundle_lists(context, references).entries()}
 
 
 A = [("both", "a", 1), ("x", "a", 1), ("y", "a", 9)]
@@ -183,7 +185,7 @@ def names_of(numbers):
 
 
 def files(names, digit="1"):
-    return [Entry(name, digit * 64, 10, 420, 0, 1, ("2" * 64, 0)) for name in names]
+    return [Entry(name, digit * 64, 10, 420, 0, 1, Place("2" * 64, 0)) for name in names]
 
 
 def layer(context, items, name="segment"):

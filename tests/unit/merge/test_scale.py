@@ -4,7 +4,7 @@ import pytest
 
 from bench.load import Load, write_diamond
 from datamon.bundles.reader import bundle_lists
-from datamon.content.entry import Entry
+from datamon.content.entry import Entry, Place
 from datamon.lists import reader
 from datamon.lists.cutting import Cutting
 from datamon.lists.writer import UploadListWriter
@@ -47,7 +47,7 @@ def held(context, split, names, time=1, per_list=50_000):
     for number in range(0, len(names), per_list):
         writer = UploadListWriter(Cutting(block_entries=64))
         some = names[number : number + per_list]
-        writer.add(*(Entry(name, f"{len(name):064x}", 1, 420, 0, time, (PACK, 0)) for name in some))
+        writer.add(*(Entry(name, f"{len(name):064x}", 1, 420, 0, time, Place(PACK, 0)) for name in some))
         body, reference = writer.seal(keys.upload_index(1, "abcdefgh", number // per_list))
         context.vmetadata.create(keys.uploaded_list(f"{split}/", reference.index), body)
         references.append(reference)

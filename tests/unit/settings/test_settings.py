@@ -30,9 +30,25 @@ def test_the_environment_decides(tmp_path):
             "DATAMON_SPARK_MASTER": "local[1]",
         }
     )
-    assert settings == Settings(
-        tmp_path, "/data/store", "node-7", Contributor("Ada Lovelace", "ada@example.org"), "local[1]"
-    )
+    ada = Contributor("Ada Lovelace", "ada@example.org")
+    assert settings == Settings(tmp_path, "/data/store", "node-7", ada, "local[1]", cache=str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(("given", "level"), [("", 3), ("1", 1), ("19", 19), ("off", 0)])
+def test_compression_has_a_level_or_is_off(tmp_path, given, level):
+    assert Settings.load({"DATAMON_HOME": str(tmp_path), "DATAMON_COMPRESSION": given}).compression == level
+
+
+@pytest.mark.parametrize("given", ["0", "20", "-1", "fast", "3.5", "²"])
+def test_a_level_that_is_none_is_refused(tmp_path, given):
+    with pytest.raises(BadUsage, match=f"DATAMON_COMPRESSION is '{given}'; set it to a level from 1 to 19, or to off"):
+        Settings.load({"DATAMON_HOME": str(tmp_path), "DATAMON_COMPRESSION": given})
+
+
+def test_the_cache_can_be_elsewhere_or_off(tmp_path):
+    home = {"DATAMON_HOME": str(tmp_path)}
+    assert Settings.load(home | {"DATAMON_CACHE": "/fast/disk"}).cache == "/fast/disk"
+    assert Settings.load(home | {"DATAMON_CACHE": "off"}).cache == ""
 
 
 @pytest.mark.parametrize(

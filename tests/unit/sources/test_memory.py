@@ -3,25 +3,27 @@
 import subprocess
 import sys
 
-from datamon.content.entry import CHUNK_BYTES, PACK_BYTES
-from datamon.content.writing import REQUESTS_AT_ONCE
+from datamon.content.chunking import MIN_CHUNK
+from datamon.content.entry import PACK_BYTES
+from datamon.content.writing import MAX_WAITING_BYTES
 
-ALLOWED = (REQUESTS_AT_ONCE + 3) * PACK_BYTES + (150 << 20)  # what is in flight, and Python itself
+ALLOWED = MAX_WAITING_BYTES + 3 * PACK_BYTES + (150 << 20)  # what is in flight, and Python itself
 
 WAY_THERE = """
 import sys
 from datamon.sources.plan import make_plan
 from datamon.sources.source import Source
 from datamon.sources.tree import open_tree
-from datamon.sources.upload import Upload, upload_part, upload_slice
+from datamon.sources.upload import Upload, find_chunks, upload_part, upload_slice
 from datamon.stores.context import open_context
 from tests.bundles import FOLDER
 
 source, context = Source(sys.argv[1]), open_context(sys.argv[2])
 plan = make_plan(open_tree(source), 2)
 upload = Upload(FOLDER, 1, plan.digest, source, context)
-for piece in plan.slices:
-    upload_slice(piece, upload)
+for file in plan.huge:
+    for piece in find_chunks(file, upload):
+        upload_slice(piece, upload)
 for part in plan.parts:
     upload_part(part, upload)
 """
@@ -63,7 +65,7 @@ def peak(script, *args):
 def test_a_file_larger_than_memory_allows_goes_there_and_back(tmp_path):
     size = 800 << 20
     with (tmp_path / "huge").open("wb") as file:
-        for start in range(0, size, CHUNK_BYTES):  # no two chunks are equal, so every one is put
+        for start in range(0, size, MIN_CHUNK):  # no two chunks are equal, so every one is put
             file.seek(start)
             file.write(b"%d" % start)
         file.truncate(size)

@@ -9,16 +9,17 @@ import pytest
 from blake3 import blake3
 
 from datamon.content import reading
-from datamon.content.entry import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Entry
+from datamon.content.chunking import MAX_CHUNK, cut
+from datamon.content.entry import PACK_BYTES, SMALL_BYTES, Entry, Place
 from datamon.content.reading import GAP_BYTES
 from datamon.content.roots import Root
-from datamon.content.writing import REQUESTS_AT_ONCE
+from datamon.content.writing import MAX_WAITING_BYTES
 from datamon.core.errors import CorruptObject, SourceChanged
 from datamon.core.names import EVERYTHING, NameRange
 from datamon.sources.plan import SLICE_BYTES, Part, make_plan
 from datamon.sources.source import Source
 from datamon.sources.tree import open_tree
-from datamon.sources.upload import BaseBundle, Upload, upload_part, upload_slice
+from datamon.sources.upload import BaseBundle, Upload, find_chunks, upload_part, upload_slice
 from datamon.stores import keys
 from tests.bundles import FOLDER, D, R, bundle_of
 from tests.lists import opened
@@ -34,7 +35,7 @@ def upload(tree, context, generation=1, clock=lambda: 7, **options):
     source = Source(str(tree), **options)
     plan = make_plan(open_tree(source, context), 2)
     shared = Upload(FOLDER, generation, plan.digest, source, context)
-    slices = [upload_slice(piece, shared) for piece in plan.slices]
+    slices = [upload_slice(piece, shared) for file in plan.huge for piece in find_chunks(file, shared)]
     parts = [upload_part(part, shared, clock=clock) for part in plan.parts]
     return [*slices, *parts]
 
@@ -56,8 +57,8 @@ def span_contents(span, context):
     return {entry.name: bytes(data) for entry, data in reading.read_span(span, reading.get_span(span, context.blob))}
 
 
-def test_a_huge_file_that_is_swapped_for_one_of_the_same_size_and_time_is_named(tree, context):
-    """Its slices were stored before the worker was killed; the retry must not join them under another hash."""
+def test_a_huge_file_that_is_swapped_for_one_of_the_same_size_and_time_is_read_anew(tree, context):
+    """Its chunks were found before the worker was killed; the retry must not list them under another hash."""
     with (tree / "huge").open("wb") as file:
         file.truncate(2 * SLICE_BYTES)
     os.utime(tree / "huge", ns=(5, 5))
@@ -68,8 +69,12 @@ def test_a_huge_file_that_is_swapped_for_one_of_the_same_size_and_time_is_named(
     with (tree / "huge").open("r+b") as file:
         file.write(b"other")
     os.utime(tree / "huge", ns=(5, 5))
-    with pytest.raises(SourceChanged, match="'huge' changed"):
-        upload(tree, context)
+    upload(tree, context)
+    [entry] = lists(context)[0].entries()
+    whole = blake3()
+    whole.update_mmap(tree / "huge")
+    assert entry.hash == whole.hexdigest()
+    assert next(reading.read_range(entry, context.blob, 0, 5)) == b"other"
 
 
 def large_content(entry, context):
@@ -84,42 +89,42 @@ def test_small_files_share_a_pack_and_come_back(tree, context):
         (tree / name).write_bytes(data)
     [report] = upload(tree, context)
     assert (report.files, report.bytes) == (300, sum(map(len, files.values())))
-    assert report.stored == report.bytes
+    assert report.stored < report.bytes / 10, "they are compressed together"
     assert len(list(context.blob.keys())) == 1
     assert contents(context) == files
 
 
-@pytest.mark.parametrize("size", [0, 1, SMALL_BYTES - 1, SMALL_BYTES, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES])
+@pytest.mark.parametrize("size", [0, 1, SMALL_BYTES - 1, SMALL_BYTES, MAX_CHUNK, MAX_CHUNK + 1, 20 << 20])
 def test_every_size_comes_back(tree, context, size):
     data = random.Random(size).randbytes(size)
     (tree / "f").write_bytes(data)
     [report] = upload(tree, context)
     assert contents(context) == {"f": data}
     chunks = list(context.blob.keys("chunks/"))
-    assert len(chunks) == (-(-size // CHUNK_BYTES) if size >= SMALL_BYTES else 0)
+    assert len(chunks) == (len(list(cut([data]))) if size >= SMALL_BYTES else 0)
     assert report.bytes == size
 
 
 def test_packs_are_filled_up_to_their_size(tree, context):
     rng = random.Random(1)
-    for number in range(14):
+    for number in range(20):
         (tree / f"{number:02d}").write_bytes(rng.randbytes(SMALL_BYTES - 1))
     source = Source(str(tree))
     whole = sum(file.fingerprint for file in open_tree(source).walk()) % (1 << 128)
     shared = Upload(FOLDER, 1, "plan", source, context)
-    upload_part(Part(0, EVERYTHING, 14, 14 * (SMALL_BYTES - 1), whole), shared)
+    upload_part(Part(0, EVERYTHING, 20, 20 * (SMALL_BYTES - 1), whole), shared)
     sizes = [len(context.blob.get(key)) for key in context.blob.keys("packs/")]
-    assert sorted(sizes) == [5 * (SMALL_BYTES - 1), 9 * (SMALL_BYTES - 1)]
+    assert sorted(sizes) == [3 * (SMALL_BYTES - 1), 17 * (SMALL_BYTES - 1)]
     assert max(sizes) < PACK_BYTES + SMALL_BYTES
 
 
 def test_equal_files_and_equal_chunks_are_stored_once(tree, context):
-    block = random.Random(2).randbytes(CHUNK_BYTES)
+    block = random.Random(2).randbytes(20 << 20)
     for name in ("a", "b", "c"):
         (tree / name).write_bytes(b"same")
     (tree / "large").write_bytes(block * 3)
     stored = sum(report.stored for report in upload(tree, context))
-    assert stored < 4 + CHUNK_BYTES + 1000
+    assert stored < len(block) + 2 * MAX_CHUNK, "but for the chunks in which one block ends and the next begins"
     assert sum(report.stored for report in upload(tree, context, generation=2)) == 0
     assert contents(context)["c"] == b"same"
 
@@ -215,7 +220,7 @@ class ChangedWhileRead:
 
 
 def test_a_file_that_changes_while_it_is_read_is_named_and_not_listed(tree, context):
-    (tree / "big").write_bytes(b"".join(bytes([n]) * CHUNK_BYTES for n in range(REQUESTS_AT_ONCE + 2)))
+    (tree / "big").write_bytes(random.Random(1).randbytes(MAX_WAITING_BYTES + (64 << 20)))
     slow = replace(context, blob=ChangedWhileRead(context.blob, tree / "big"))
     with pytest.raises(SourceChanged, match="'big' changed"):
         upload(tree, slow)
@@ -223,13 +228,13 @@ def test_a_file_that_changes_while_it_is_read_is_named_and_not_listed(tree, cont
 
 
 def test_the_bytes_of_a_root(tree, context):
-    (tree / "f").write_bytes(bytes(CHUNK_BYTES) + b"x")
+    data = random.Random(3).randbytes(5 << 20)
+    (tree / "f").write_bytes(data)
     upload(tree, context)
     [root] = context.blob.keys("roots/")
-    chunks = sorted(key.rpartition("/")[2] for key in context.blob.keys("chunks/"))
-    text = context.blob.get(root).decode()
-    assert text.startswith("version: 1\nsize: 16777217\nchunk: 16777216\nchunks:\n- ")
-    assert sorted(Root.read(root, text.encode()).chunks) == chunks
+    lines = [f'- ["{blake3(chunk).hexdigest()}", {len(chunk)}]\n' for chunk in cut([data])]
+    assert context.blob.get(root).decode() == f"version: 1\nsize: {5 << 20}\nchunks:\n" + "".join(lines)
+    assert {key.rpartition("/")[2] for key in context.blob.keys("chunks/")} == {line[4:68] for line in lines}
     assert keys.root(root.rpartition("/")[2]) == root
 
 
@@ -240,20 +245,33 @@ def test_a_huge_file_is_stored_by_several_tasks(tree, context):
             file.write(bytes([number + 1]))
         file.truncate(2 * SLICE_BYTES + 5)
     reports = upload(tree, context)
-    assert len(reports) == 3 + 1
     assert [report.files for report in reports] == [0, 0, 0, 1]
     [entry] = lists(context)[0].entries()
     whole = blake3()
     whole.update_mmap(tree / "huge")
     assert entry.hash == whole.hexdigest()
-    assert len(reading.read_root(entry, context.blob).chunks) == 33
+    assert reading.read_root(entry, context.blob).size == 2 * SLICE_BYTES + 5
     again = upload(tree, context)
-    assert all(report.resumed for report in again)
-    assert sum(report.stored for report in reports) < 5 * CHUNK_BYTES, "empty chunks are stored once"
+    assert sum(report.stored for report in again) == 0
+    assert sum(report.stored for report in reports) < MAX_CHUNK, "empty chunks are stored once, and compressed"
     for key in list(context.vmetadata.keys()):
         if "bundle-files" in key:
             context.vmetadata.delete(key)
-    assert [report.resumed for report in upload(tree, context)] == [True, True, True, False]
+    assert [report.resumed for report in upload(tree, context)] == [False, False, False, False]
+    assert [entry.hash for entry in lists(context)[0].entries()] == [whole.hexdigest()]
+
+
+def test_a_huge_file_is_cut_as_a_smaller_one_would_be(tree, context):
+    """So the slices that it is stored in leave no trace."""
+    data = random.Random(4).randbytes(64 << 20)
+    with (tree / "huge").open("wb") as file:
+        for _ in range(2 * SLICE_BYTES // len(data)):
+            file.write(data)
+    upload(tree, context)
+    [entry] = lists(context)[0].entries()
+    chunks = [chunk.digest for chunk in reading.read_root(entry, context.blob).chunks]
+    whole = [blake3(chunk).hexdigest() for chunk in cut([(tree / "huge").read_bytes()])]
+    assert chunks == whole
 
 
 def test_progress_is_reported_while_files_are_stored(tree, context):
@@ -310,7 +328,7 @@ def test_only_as_much_of_a_base_is_read_as_fits_but_always_the_same_names(tree, 
 
 def test_neighbours_in_a_pack_are_read_together_and_packs_once():
     def entry(name, offset, size, pack="x"):
-        return Entry(name, "", size, 420, 0, 0, (pack, offset))
+        return Entry(name, "", size, 420, 0, 0, Place(pack, offset))
 
     mixed = [entry(f"{n}{pack}", n * 100, 100, pack) for n in range(5) for pack in "xy"]
     assert [(span.pack, span.start, span.stop, len(span.entries)) for span in reading.spans(mixed)] == [
@@ -325,9 +343,10 @@ def test_neighbours_in_a_pack_are_read_together_and_packs_once():
     "body",
     [
         b"",
-        b"version: 2\nsize: 0\nchunk: 1\nchunks:\n",
-        b"version: 1\nsize: 9\nchunk: 4\nchunks:\n- " + b"a" * 64 + b"\n",
-        b"version: 1\nsize: 1\nchunk: 0\nchunks:\n",
+        b"version: 2\nsize: 0\nchunks:\n",
+        pytest.param(b'version: 1\nsize: 9\nchunks:\n- ["%s", 4]\n' % (b"a" * 64), id="chunks do not add up"),
+        pytest.param(b'version: 1\nsize: 0\nchunks:\n- ["%s", 0]\n' % (b"a" * 64), id="an empty chunk"),
+        pytest.param(b"version: 1\nsize: 1\nchunks:\n", id="no chunks"),
     ],
 )
 def test_a_root_that_is_none_is_refused(body):

@@ -9,7 +9,7 @@ import pytest
 from datamon.bundles.catalog import publish_bundle
 from datamon.bundles.model import DiamondOrigin, LeftOut, TakenSplit
 from datamon.bundles.repos import create_repo
-from datamon.content.entry import Entry
+from datamon.content.entry import Entry, Place
 from datamon.core.contributors import Contributor
 from datamon.core.errors import NotFound
 from datamon.core.ids import DiamondId, RepoName, SplitId
@@ -73,7 +73,7 @@ def put_lists_of(context, split, files):
     """The split with a list of files (name, letter of their hash, time)."""
     writer = UploadListWriter()
     for name, letter, time in files:
-        writer.add(Entry(name, letter * 64, 10, 420, 0, time, ("d" * 64, 0)))
+        writer.add(Entry(name, letter * 64, 10, 420, 0, time, Place("d" * 64, 0)))
     body, reference = writer.seal(keys.upload_index(1, "abcdefgh", 0))
     context.vmetadata.create(keys.uploaded_list(keys.split_folder(R, D, split.id), reference.index), body)
     return replace(split, files=len(files), lists=[reference])

@@ -1,0 +1,236 @@
+"""What this host remembers of files that it has uploaded, so that it need not read them again: hash and place of each.
+
+A file is taken for unchanged if it has the same path, inode, device, size, mtime and ctime. A program can set mtime,
+but not ctime. What makes that safe:
+
+- Remembered are only files whose ctime was older than RACY_SECONDS when they were looked at: a file that is written
+  twice within a tick of its file system's clock has the same ctime both times.
+- Remembered are only files that looked the same before and after they were read.
+- File systems are trusted only if they are known to keep a ctime of their own, and to be writable: an image that is
+  mounted read-only may be replaced by another one with the same times and inodes.
+- Each row has a checksum, so a damaged cache forgets and does not lie.
+- Whoever uses the cache sees to it that the store still has the content.
+
+It is one SQLite file for each store, and is never the only truth: it can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+from datamon.content.entry import Entry, Place
+from datamon.core.names import NameRange, sort_key
+from datamon.sources.tree import SourceFile
+
+RACY_SECONDS = 2  # the coarsest clock of a file system that is trusted ticks once a second
+PATIENCE_SECONDS = 5  # until a cache that others write to is left alone
+MAX_BYTES = 4 << 30  # about 15 million files; a cache that has more begins anew
+_LOCAL = ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "overlay", "tmpfs", "xfs", "zfs")
+_SHARED = ("ceph", "gfs2", "lustre", "nfs", "nfs4", "ocfs2")
+TRUSTED = frozenset(_LOCAL + _SHARED)
+_CHECKSUM = 8  # bytes
+
+
+class KnownFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a file looked like, and where its content is."""
+
+    inode: int
+    device: int
+    size: int
+    mtime: int
+    changed: int
+    hash: str
+    at: Place | None = None
+    root: str | None = None
+
+    def is_of(self, file: SourceFile) -> bool:
+        """Whether the file still looks like that."""
+        return (self.inode, self.device, self.size, self.mtime, self.changed) == (
+            file.inode,
+            file.device,
+            file.size,
+            file.mtime,
+            file.changed,
+        )
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(KnownFile).decode
+
+
+class FileCache:
+    """The cache, for one run of names of one source. A cache that cannot be used is empty, and remembers nothing."""
+
+    def __init__(self, path: str, top: str, looked_at: int) -> None:
+        """`path`: of the SQLite file; none, if there is no path. `top`: the folder that is uploaded, without links.
+
+        `looked_at`: a time, in ns, before the files were looked at.
+        """
+        self._path, self._top = path, top.rstrip("/")
+        self._database = self._opened() if path else None
+        self._trusted: dict[int, bool] = {}  # by device
+        self._mounts: list[str] | None = None
+        self._looked_at = looked_at
+
+    def unchanged(self, files: Iterable[SourceFile], names: NameRange) -> dict[str, KnownFile]:
+        """By name, what is known of the files that have not changed."""
+        rows = self._rows(names)
+        return {file.name: row for file in files if (row := rows.get(file.name)) is not None and row.is_of(file)}
+
+    def remember(self, files: Iterable[SourceFile], entries: Iterable[Entry]) -> None:
+        """Remember files that were uploaded, those of them that can be trusted to look different if they change."""
+        listed = {entry.name: entry for entry in entries}
+        racy = self._looked_at - RACY_SECONDS * 10**9
+        if self._database is None:
+            return
+        rows = [
+            self._encoded(file, listed[file.name])
+            for file in files
+            if file.inode and file.size and file.changed < racy and file.name in listed
+            if self._is_trusted(file) and _looks_the_same(file)
+        ]
+        if rows:
+            self._try(lambda database: database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", rows))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._database is not None:
+            with suppress(sqlite3.Error):
+                self._database.close()
+
+    def _key(self, key: str) -> bytes:
+        return f"{sort_key(self._top)}\0{key}".encode()
+
+    def _encoded(self, file: SourceFile, entry: Entry) -> tuple[bytes, bytes]:
+        key = self._key(sort_key(file.name))
+        row = _encode(
+            KnownFile(file.inode, file.device, file.size, file.mtime, file.changed, entry.hash, entry.at, entry.root)
+        )
+        return key, _checksum(key, row) + row
+
+    def _rows(self, names: NameRange) -> dict[str, KnownFile]:
+        stop = self._key(names.stop) if names.stop is not None else f"{sort_key(self._top)}\1".encode()
+        rows: dict[str, KnownFile] = {}
+        prefix = len(self._key(""))
+
+        def read(database: sqlite3.Connection) -> None:
+            found = database.execute(
+                "SELECT key, value FROM files WHERE key >= ? AND key < ?", (self._key(names.start), stop)
+            )
+            for key, value in found:
+                if _checksum(key, value[_CHECKSUM:]) == value[:_CHECKSUM]:
+                    rows[key[prefix:].decode().replace("\0", "/")] = _decode(value[_CHECKSUM:])
+
+        if self._database is not None:
+            self._try(read)
+        return rows
+
+    def _opened(self) -> sqlite3.Connection | None:
+        try:
+            Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.path.exists(self._path) and os.path.getsize(self._path) > MAX_BYTES:
+                self._forget_all()
+            return self._connected()
+        except sqlite3.OperationalError:  # a full disk, a file system without locks
+            return None
+        except sqlite3.DatabaseError:
+            self._forget_all()
+        except OSError:
+            return None
+        with suppress(sqlite3.Error):
+            return self._connected()
+        return None
+
+    def _connected(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, timeout=PATIENCE_SECONDS, isolation_level=None)
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=OFF")  # after a loss of power the rows' checksums say what is good
+            database.execute("CREATE TABLE IF NOT EXISTS files (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        except sqlite3.Error:
+            database.close()
+            raise
+        return database
+
+    def _try(self, act: Callable[[sqlite3.Connection], object]) -> None:
+        """Use the database. If it turns out to be damaged, it goes; if others keep it busy, this time goes without."""
+        database = self._database
+        assert database is not None
+        try:
+            database.execute("BEGIN")
+            act(database)
+            database.execute("COMMIT")
+        except sqlite3.OperationalError:
+            self._give_up()
+        except (sqlite3.DatabaseError, msgspec.DecodeError, UnicodeDecodeError, IndexError, TypeError):
+            self._give_up()
+            self._forget_all()
+
+    def _is_trusted(self, file: SourceFile) -> bool:
+        """Whether the file system that a file lies in keeps times that show every change."""
+        known = self._trusted.get(file.device)
+        if known is None:
+            if self._mounts is None:
+                self._mounts = _mounts()
+            known = self._trusted[file.device] = is_trusted_mount(os.path.realpath(file.path), self._mounts)
+        return known
+
+    def _give_up(self) -> None:
+        self.close()
+        self._database = None
+
+    def _forget_all(self) -> None:
+        for name in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                os.unlink(self._path + name)
+
+
+def _checksum(key: bytes, row: bytes) -> bytes:
+    return xxhash.xxh3_64_digest(key + row)
+
+
+def _looks_the_same(file: SourceFile) -> bool:
+    """Whether a file still looks as it did before it was read."""
+    try:
+        status = os.stat(file.path)
+    except OSError:
+        return False
+    return (status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (
+        file.inode,
+        file.device,
+        file.size,
+        file.mtime,
+        file.changed,
+    )
+
+
+def _mounts() -> list[str]:
+    """What is mounted where, as /proc/self/mountinfo says it."""
+    if sys.platform == "darwin":
+        return ["1 0 0:0 / / rw - tmpfs none rw"]  # its usual file systems are fine
+    try:
+        return Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def is_trusted_mount(path: str, mounts: Iterable[str]) -> bool:
+    """Whether a path lies in a file system that is trusted; the lines are those of /proc/self/mountinfo."""
+    best, trusted = "", False
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 6 or not kind:
+            continue
+        point = fields[4].encode().decode("unicode_escape").rstrip("/")
+        if len(point) >= len(best) and (path == point or path.startswith(f"{point}/")):
+            best, trusted = point, kind[0] in TRUSTED and "ro" not in kind[-1].split(",")
+    return trusted
