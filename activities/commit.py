@@ -106,6 +106,7 @@ class CommitActivities(contract.CommitActivities, ActivityGroup):
             bytes=sum(one.bytes for one in lists),
             conflicts=0 if request.mode is ConflictMode.CHECKPOINTS else conflicts,
             checkpoints=conflicts if request.mode is ConflictMode.CHECKPOINTS else 0,
+            stored=sum(split.stored for split in splits),
             metadata=request.metadata,
             lists=lists,
         )

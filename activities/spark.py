@@ -141,7 +141,7 @@ class SparkJob:
         self._before = replace(self.progress)
         host = self.spark.getConf().get("spark.driver.host")
         try:
-            self._receiver = ProgressReceiver(host or "127.0.0.1")
+            self._receiver = ProgressReceiver(host or "127.0.0.1", is_here=not self.on_cluster)
         except OSError:
             return None
         return self._receiver.address

@@ -104,7 +104,7 @@ class UploadActivities(contract.UploadActivities, ActivityGroup):
         job.progress.phase = "finding the chunks of huge files"
         slices = [one for found in job.run(partial(find_chunks, upload=upload), files) for one in found]
         job.progress.phase = "uploading"
-        job.progress.parts = 0
+        job.progress.parts = job.progress.bytes = 0
         job.progress.all_parts += len(slices)
         return job.run(partial(upload_slice, upload=upload), slices)
 

@@ -53,7 +53,7 @@ from datamon.diamonds.model import Diamond as StoredDiamond
 from datamon.diamonds.model import DiamondState, SplitState, ended
 from datamon.diamonds.selection import check_enough, left_out_splits, taken_splits
 from datamon.merge.modes import ConflictMode, Order
-from datamon.sources.source import Source, is_s3_url, name_pattern, sorted_names
+from datamon.sources.source import Links, Source, is_s3_url, name_pattern, sorted_names
 from datamon.starter.attempts import Attempt, pending_attempts
 from datamon.starter.split_queries import SplitQueries
 from datamon.starter.splits import Split
@@ -196,7 +196,9 @@ class SplitOptions:
 
     `files` is a list of names below the path, one on each line; `name_filter` a regular expression; `include` and
     `exclude` are globs with the rules of .gitignore. A file is uploaded if all of them let it through. By default, a
-    selection that leaves nothing to upload is refused. The same `request` counts once, and gives the same split again.
+    selection that leaves nothing to upload is refused. Symbolic links and empty folders are kept if that is asked for,
+    and files that have not changed are read again only with `reread`. The same `request` counts once, and gives the
+    same split again.
     """
 
     id: str | None = None
@@ -208,6 +210,9 @@ class SplitOptions:
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
     allow_empty: bool | None = None
+    links: Links = Links.FOLLOW
+    empty_folders: bool = False
+    reread: bool = False
     request: str | None = None
 
 
@@ -301,6 +306,9 @@ class Diamond:
             include=[checked_text("glob", one) for one in options.include],
             exclude=[checked_text("glob", one) for one in options.exclude],
             allow_empty=options.allow_empty,
+            links=options.links,
+            empty_folders=options.empty_folders,
+            reread=options.reread,
         )
         return AddSplit(
             split=split,

@@ -17,7 +17,7 @@ from datamon.core.errors import DatamonError
 Item = TypeVar("Item")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_NUMBERS = frozenset({"FILES", "BYTES", "STORED", "SIZE", "CONFLICTS"})
+_NUMBERS = frozenset({"FILES", "BYTES", "STORED", "RATIO", "SIZE", "CONFLICTS"})
 PAGE = 1000  # lines printed at a time: one by one takes four times as long
 _FORMATS = ("table", "json", "yaml")
 _COLOURS = {"done": "green", "running": "cyan", "committing": "cyan", "failed": "red", "canceled": "yellow"}
@@ -175,6 +175,11 @@ def visible(text: str) -> str:
 def seconds(text: str | None) -> str:
     """A time of a descriptor, short enough for a table."""
     return text[:19].replace("T", " ") if text else ""
+
+
+def ratio(size: int, stored: int) -> str:
+    """How many times smaller something is in the store; empty where that cannot be said."""
+    return f"{size / stored:.1f}x" if size and stored else ""
 
 
 def amount(size: int) -> str:

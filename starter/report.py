@@ -9,7 +9,7 @@ from html import escape
 from datamon.core.instants import epoch_seconds, seconds_between
 from datamon.diamonds.model import Split, SplitState
 from datamon.diamonds.report import NAMED, WINNERS, Report
-from datamon.starter.output import amount, visible
+from datamon.starter.output import amount, ratio, visible
 
 ID_END = 6  # letters of an id that tell splits with one tag apart: those at its beginning are the time
 DRAWN = 300  # splits in the timeline: the slowest ones, if there are more
@@ -91,11 +91,12 @@ def _tiles(report: Report) -> str:
     files = report.bundle.files if report.bundle else sum(split.files for split in splits)
     size = report.bundle.bytes if report.bundle else sum(split.bytes for split in splits)
     stored = sum(split.stored for split in splits)
+    smaller = f", {ratio(size, stored)} smaller" if 0 < stored < size else ""
     tiles = (
         (f"{len(splits):,}", f"{'split' if len(splits) == 1 else 'splits'}: {counts or 'none'}"),
         (f"{files:,}", "file" if files == 1 else "files"),
         (amount(size), "size"),
-        (amount(stored), "new to the store"),
+        (amount(stored), f"new to the store{smaller}"),
         (f"{report.conflicts:,}", f"{'version' if report.conflicts == 1 else 'versions'} lost and kept"),
     )
     shown = (

@@ -43,6 +43,7 @@ class Destination:
         self._safe: set[str] = {""}
         self._lock = threading.Lock()
         self._numbers = count()
+        self._restricted: list[Entry] = []  # folders that their owner may not write to, once all is there
         self._can_be_unnamed = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")
 
     @contextmanager
@@ -72,6 +73,8 @@ class Destination:
 
     def release(self, descriptor: bytes | None) -> None:
         """All is there that was to come. There is a descriptor if that is the whole bundle."""
+        for entry in self._restricted:
+            os.chmod(self._path(entry.name), entry.mode & _PERMISSIONS)
         if descriptor is not None:
             done = self._path(f"{self._partial}/done")
             with open(done, "wb", opener=_open_readable) as file:
@@ -101,6 +104,8 @@ class Destination:
         if entry.link is not None:
             self._write_link(entry, entry.link)
         elif entry.is_folder:
+            if _mode(entry) != entry.mode & _PERMISSIONS:
+                self._restricted.append(entry)
             os.chmod(self._path(above), _mode(entry))
             os.utime(self._path(above), ns=(entry.mtime, entry.mtime))
         elif not (self._can_be_unnamed and self._write_unnamed(entry, above, data)):
@@ -253,7 +258,7 @@ def write_all(handle: int, data: bytes | memoryview) -> None:
 
 
 def _mode(entry: Entry) -> int:
-    """The permissions of what an entry stands for. Its owner may always enter a folder and write to it."""
+    """The permissions of what an entry stands for. Until the end its owner may enter a folder and write to it."""
     return entry.mode & _PERMISSIONS | (stat.S_IRWXU if entry.is_folder else 0)
 
 

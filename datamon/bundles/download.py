@@ -94,6 +94,8 @@ def _gone(before: BundleReader, after: BundleReader) -> Iterator[Entry]:
 def cat(reader: BundleReader, name: str, out: BinaryIO) -> Entry:
     """Write one file of a bundle to a stream. Not a byte leaves before it is verified."""
     entry = reader.find(name)
+    if entry.link is not None:
+        raise BadUsage(f"{quoted(name)} is a symbolic link to {quoted(entry.link)}, so it has no content of its own")
     for data in reader.read(entry):
         out.write(data)
     return entry

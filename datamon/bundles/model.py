@@ -95,6 +95,7 @@ class Bundle:
     bytes: int
     conflicts: int
     checkpoints: int
+    stored: int = 0  # bytes that its uploads added to the store
     parents: list[BundleId] = field(default_factory=list)
     generation: int = 1  # greater than that of every parent
     jump: Jump | None = None

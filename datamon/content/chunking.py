@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pyfastcdc import FastCDC
 
 MIN_CHUNK = 256 << 10
-AVERAGE_CHUNK = 1 << 20  # decision 022 has the measurements
+AVERAGE_CHUNK = 1 << 20  # decision 023 has the measurements
 MAX_CHUNK = 4 << 20
 
 

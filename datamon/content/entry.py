@@ -65,7 +65,12 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def shown(self) -> str:
         """Its name as people see it."""
-        return self.name.removesuffix(".") if self.is_folder else self.name
+        return shown_name(self.name)
+
+
+def shown_name(name: str) -> str:
+    """The name of an entry as people see it: that of an empty folder ends in `/`."""
+    return name.removesuffix(".") if name.endswith(FOLDER) else name
 
 
 def link_hash(target: str) -> str:

@@ -134,7 +134,7 @@ def find_chunks(file: SourceFile, upload: Upload, report_progress: ReportProgres
         _, root = _recorded(file, upload)
     except NotFound:
         try:
-            digest, root = _hash_and_chunks(_pieces(tree, file))
+            digest, root = _hash_and_chunks(_pieces(tree, file), report_progress)
         except (OSError, SourceUnreadable) as error:
             _unreadable(file, error, SkipProblems(upload.source))
             return []  # and it may be left out: its part will see that too
@@ -142,7 +142,7 @@ def find_chunks(file: SourceFile, upload: Upload, report_progress: ReportProgres
     return slices_of(file, root)
 
 
-def _hash_and_chunks(pieces: Iterator[bytes]) -> tuple[str, Root]:
+def _hash_and_chunks(pieces: Iterator[bytes], report_progress: ReportProgress) -> tuple[str, Root]:
     """The two hashes that each byte goes into are worked out at the same time."""
     whole = blake3()
     with ThreadPoolExecutor(1) as beside:
@@ -151,6 +151,7 @@ def _hash_and_chunks(pieces: Iterator[bytes]) -> tuple[str, Root]:
         for data in cut(pieces):
             hashing.append(beside.submit(whole.update, data))
             chunks.append(Chunk(blake3(data).hexdigest(), len(data)))
+            report_progress(0, len(data), 0)
             while len(hashing) > HASHED_LATER:
                 hashing.popleft().result()
     return whole.hexdigest(), Root(chunks)

@@ -1,4 +1,4 @@
-"""Reads a store with nothing but PyYAML and blake3, and asserts what must hold whatever happened.
+"""Reads a store with nothing but PyYAML, blake3 and zstd, and asserts what must hold whatever happened.
 
 Nothing of datamon is used here: the layout, the rules and the digests are spelled out once more, from
 docs/internals/formats.md and docs/concepts/semantics.md, as plainly as can be. A store is a mapping of keys to bytes.
@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 import yaml
+import zstandard
 from blake3 import blake3
 
 _ID = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -24,7 +25,8 @@ _LAYOUT = re.compile(
     | vmetadata/labels/{_ID}/{_ID}/(label|history/{_ID})\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/diamond\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/split\.yaml
-    | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/(bundle-files-g\d+-[0-9a-f]{{8}}-\d{{5}}|slice-[0-9a-z-]+)\.yaml
+    | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/bundle-files-g\d+-[0-9a-f]{{8}}-\d{{5}}\.yaml
+    | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/chunks-g\d+-[0-9a-f]{{8}}-[0-9a-f]{{16}}\.yaml
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/names-[0-9a-f]{{16}}\.txt
     | vmetadata/diamonds/{_ID}/{_ID}/splits/{_ID}/skipped-g\d+-[0-9a-f]{{8}}-(plan|\d{{5}})\.jsonl
     | blob/(packs|chunks|roots)/[0-9a-f]{{2}}/{_HEX}
@@ -35,6 +37,7 @@ _LAYOUT = re.compile(
 )
 _TOP, _END = b"version: 1\nindex: [\n", b" ]\nblocks:\n"  # what the head of a list begins and ends with
 _OPEN, _BETWEEN, _CLOSE = b"- entries: [\n", b" ]\n  places: [\n", b" ]\n"  # what is around the lines of a block
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _FOLDERS = {"with-conflicts": ".conflicts", "with-checkpoints": ".checkpoints"}
 
 
@@ -82,8 +85,7 @@ def check(store: dict[str, bytes], expected: Expected) -> Verdict:
         _need(_LAYOUT.fullmatch(key) is not None, f"{key} is outside the layout")
         if key.startswith("metadata/lists/") or (key.count("/") == 3 and key.startswith("blob/")):
             _need(key.split("/")[-2] == key.split("/")[-1][:2], f"{key} is in the wrong folder")
-            digest = _checked_list(key, store[key]).digest if key.startswith("metadata/") else _digest(store[key])
-            _need(digest == key.split("/")[-1], f"{key} has other bytes than its name says")
+            _need(_digest_of(key, store[key]) == key.split("/")[-1], f"{key} has other bytes than its name says")
     repo, folder = expected.repo, f"vmetadata/diamonds/{expected.repo}/{expected.diamond}/"
     diamond = _yaml(store, f"{folder}diamond.yaml")
     _need(diamond["state"] == expected.state, f"the store says {diamond['state']}, Temporal {expected.state}")
@@ -346,18 +348,54 @@ def _lines(key, body):
     return [json.loads(line[1:-1]) for line in lines]
 
 
+def _digest_of(key, body):
+    """What an object of the store must be named."""
+    if key.startswith("metadata/"):
+        return _checked_list(key, body).digest
+    return _digest(_plain(key, body) if key.startswith("blob/chunks/") else body)
+
+
 def _content(store, entry):
     """The bytes of a file, which are those that its hash says."""
     if entry.get("root"):
-        root = _yaml(store, f"blob/roots/{entry['root'][:2]}/{entry['root']}")
-        data = b"".join(_object(store, f"blob/chunks/{chunk[:2]}/{chunk}") for chunk in root["chunks"])
+        data = _chunks(store, f"blob/roots/{entry['root'][:2]}/{entry['root']}")
     elif entry.get("at"):
-        pack, start = entry["at"]
-        data = _object(store, f"blob/packs/{pack[:2]}/{pack}")[start : start + entry["size"]]
+        pack, offset, *frame = entry["at"]
+        key = f"blob/packs/{pack[:2]}/{pack}"
+        held = _object(store, key)
+        if frame:
+            start, length = frame
+            held = _plain(key, held[start : start + length], framed=True)
+        data = held[offset : offset + entry["size"]]
     else:
         data = b""
     _need(len(data) == entry["size"], f"{entry['name']!r} has {len(data)} bytes, not {entry['size']}")
-    _need(_digest(data) == entry["hash"], f"the bytes of {entry['name']!r} have another hash")
+    hashed = f"link\0{entry['link']}".encode() if "link" in entry else data
+    _need(_digest(hashed) == entry["hash"], f"the bytes of {entry['name']!r} have another hash")
+    return data
+
+
+def _chunks(store, key):
+    """The bytes of the chunks that a root lists, in order."""
+    root, parts = _yaml(store, key), []
+    for digest, size in root["chunks"]:
+        chunk = f"blob/chunks/{digest[:2]}/{digest}"
+        parts.append(_plain(chunk, _object(store, chunk)))
+        _need(len(parts[-1]) == size, f"{chunk} has {len(parts[-1])} bytes, and {key} says {size}")
+    data = b"".join(parts)
+    _need(len(data) == root["size"], f"{key} says {root['size']} bytes, and its chunks have {len(data)}")
+    return data
+
+
+def _plain(key, stored, *, framed=False):
+    """What a chunk or a frame holds: zstd says so in its first bytes, and how much it is."""
+    if not framed and not stored.startswith(_ZSTD):
+        return stored
+    try:
+        data = zstandard.ZstdDecompressor().decompress(stored, allow_extra_data=False)
+        _need(zstandard.frame_content_size(stored) == len(data), f"{key} does not say how much it holds")
+    except zstandard.ZstdError as error:
+        raise Wrong(f"{key} cannot be decompressed: {error}") from None
     return data
 
 

@@ -6,10 +6,12 @@ Whatever a scenario does, it leaves a farm that is whole. What must hold afterwa
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -276,6 +278,40 @@ async def _told_of(life, split, name):
     life.sources[split][name].add(left.read_bytes() if left.exists() else None)
 
 
+async def spoilt_caches(life: Life, chance: random.Random):
+    """The host knows all files. A worker is killed while it lists them, and what the host knows is wrong or gone."""
+    farm = life.farm
+    await life.add_for_nothing()
+    if not sum(known_files(cache) for cache in farm.caches()):
+        raise Wrong("nothing was remembered, so nothing was shown")
+    if chance.random() < 0.5:
+        farm.lose("blob/packs")
+    adding = asyncio.ensure_future(life.add())
+    await _killed_at(farm, MOMENTS["the lists of a split"], chance, done=chance.random() < 0.5, while_=adding)
+    for cache in farm.caches():
+        _spoil(cache, chance)
+    await adding
+    await life.commit()
+
+
+def _spoil(cache, chance):
+    match chance.choice(("deleted", "damaged", "cut short")):
+        case "deleted":
+            cache.unlink()
+        case "damaged":
+            with cache.open("r+b") as file:
+                file.seek(chance.randrange(cache.stat().st_size))
+                file.write(chance.randbytes(4096))
+        case "cut short":
+            os.truncate(cache, cache.stat().st_size // 2)
+
+
+def known_files(cache):
+    """How many files a cache knows."""
+    with closing(sqlite3.connect(cache)) as database:
+        return database.execute("SELECT count(*) FROM files").fetchone()[0]
+
+
 async def skewed_clocks(life: Life, chance: random.Random):
     """Two hosts whose clocks are an hour apart: with `--order added`, what was added last wins all the same."""
     farm, shim = life.farm, str(Path(__file__).parent / "skewed")
@@ -451,6 +487,7 @@ def scenarios(outage_seconds) -> list[Scenario]:
             "a source file vanishes while it is read", change_source("vanishes"), remote=False, large=True, may_fail=1
         ),
         Scenario("downloads killed again and again, over a line that fails", killed_downloads, large=True),
+        Scenario("kill -9 of a worker whose cache is spoilt or out of date", spoilt_caches, remote=False),
         Scenario("two hosts with clocks an hour apart, --order added", skewed_clocks, remote=False, order=Order.ADDED),
     ]
 

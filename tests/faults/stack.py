@@ -174,6 +174,15 @@ class Farm(_Place):
         for key in self._keys(self.prefix("")[:-1]):
             self._bucket.delete_object(Bucket=BUCKET, Key=key)
 
+    def lose(self, folder):
+        """Lose all objects in a folder of the store."""
+        for key in self._keys(self.prefix(f"store/{folder}")):
+            self._bucket.delete_object(Bucket=BUCKET, Key=key)
+
+    def caches(self):
+        """What the workers remember of files."""
+        return list(self.folder.glob("*/cache/*.sqlite"))
+
     def put(self, part, name, body):
         """Put an object of a source; gives its folder."""
         self._bucket.put_object(Bucket=BUCKET, Key=f"{self.prefix(part)}{name}", Body=body)

@@ -16,6 +16,7 @@ from tests.faults.scenarios import (
     outage,
     overtaken,
     skewed_clocks,
+    spoilt_caches,
     storm,
     zombie,
 )
@@ -37,6 +38,7 @@ ONCE = [
     Scenario("a source file changes", change_source("changes"), remote=False, large=True, may_fail=1),
     Scenario("a source file vanishes", change_source("vanishes"), remote=False, large=True, may_fail=1),
     Scenario("downloads that are killed", killed_downloads, large=True),
+    Scenario("a spoilt cache", spoilt_caches, remote=False),
     Scenario("clocks an hour apart", skewed_clocks, remote=False, order=Order.ADDED),
 ]
 

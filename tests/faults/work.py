@@ -26,6 +26,7 @@ from datamon.core.ids import new_id
 from datamon.diamonds.catalog import get_split, split_lists
 from datamon.diamonds.model import DiamondState
 from datamon.merge.modes import ConflictMode, Order
+from datamon.sources.cache import RACY_SECONDS
 from datamon.starter.client import Datamon, SplitOptions
 from datamon.workflows.common.options import Options
 from tests.faults.checker import Expected, Verdict, Wrong, check
@@ -74,10 +75,18 @@ def _tree(chance):
         parts = name.split("/")
         above = {"/".join(parts[:count]) for count in range(1, len(parts))}
         if not above & set(tree) and not any(other.startswith(f"{name}/") for other in tree):
-            tree[name] = chance.choice([b"", b"same", chance.randbytes(chance.randint(1, 3000))])
+            tree[name] = chance.choice([b"", b"same", _bytes(chance, chance.randint(1, 3000))])
     if chance.random() < 0.3:
-        tree["large"] = chance.randbytes(chance.randint(4 << 20, 6 << 20))
+        tree["large"] = _bytes(chance, chance.randint(4 << 20, 6 << 20))
     return tree
+
+
+def _bytes(chance, size):
+    """As a program writes them, that can be compressed, or as a camera does, that cannot."""
+    if chance.random() < 0.5:
+        return chance.randbytes(size)
+    words = [chance.randbytes(8).hex() for _ in range(1000)]
+    return "\n".join(chance.choices(words, k=size // 17 + 1)).encode()[:size]
 
 
 class Life:
@@ -143,6 +152,14 @@ class Life:
         found = await self._asked(lambda: self.diamond.split_status(split))
         if found.state == "done":
             self.sure.add(split)
+
+    async def add_for_nothing(self):
+        """Have all sources uploaded once before, in a diamond that is canceled: then the host knows their files."""
+        await asyncio.sleep(RACY_SECONDS + 0.1)  # what is younger is not remembered
+        diamond = await self._asked(lambda: self.datamon.diamonds.initialize(self.repo, options=IMPATIENT))
+        for path in self.work.written:
+            await (await diamond.add(path)).result()
+        await self._asked(lambda: diamond.cancel("it was for nothing"))
 
     async def add_again(self, split, tree):
         """Add a split again while it runs, from another source."""

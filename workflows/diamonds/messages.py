@@ -5,7 +5,7 @@ A field that is added later needs a default; then old histories and old clients 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from datamon.bundles.model import LeftOut
@@ -40,7 +40,7 @@ class AddSplit:
     must_exist: bool = False  # the caller gave an id it had got before
 
 
-_SOURCE_FIELDS = frozenset({"path", "skip_on_error", "files", "name_filter", "include", "exclude", "allow_empty"})
+_SOURCE_FIELDS = frozenset(one.name for one in fields(Source)) - {"real"}
 
 
 def as_typed(message: Any) -> Any:
@@ -112,6 +112,7 @@ class SplitReport:
     failure: Refusal | None = None
     epoch: str = ""
     skipped_sample: list[Skipped] = field(default_factory=list)  # the first things that were left out, and why
+    links_followed: int = 0
 
 
 @dataclass(frozen=True)

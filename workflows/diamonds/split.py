@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from datamon.core.errors import DatamonError, Failed
     from datamon.core.ids import MAX_TEXT, BundleId
     from datamon.diamonds.model import Split, SplitState
+    from datamon.sources.source import Source  # noqa: F401 - a sandbox knows types of messages only if they are here
     from datamon.workflows.common.details import table
     from datamon.workflows.common.message_checks import storable_text, summary_text
     from datamon.workflows.common.names import STATE, diamond_workflow
@@ -177,6 +178,7 @@ class SplitWorkflow(ShowsRetries):
             upload.reserved,
             epoch=self._request.epoch,
             skipped_sample=upload.skipped_sample,
+            links_followed=upload.links_followed,
         )
 
     def _failed(self, error: BaseException) -> SplitReport:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from datamon.bundles.catalog import list_bundles
 from datamon.bundles.deletion import delete_bundle
@@ -20,7 +21,7 @@ from datamon.bundles.download import cat, download
 from datamon.bundles.find import find_files
 from datamon.bundles.reader import BundleReader, Selection
 from datamon.bundles.refs import resolve
-from datamon.content.entry import Entry
+from datamon.content.entry import shown_name
 from datamon.core.errors import BadUsage, DatamonError
 from datamon.core.ids import BundleId, LabelName, RepoName, bundle_id
 from datamon.core.names import only_name, range_of_pattern, sort_key, with_prefix
@@ -30,6 +31,7 @@ from datamon.sources.source import name_pattern
 from datamon.starter.commands.common.base import Group
 from datamon.starter.commands.common.commit_progress import summarize_bundle, wait_for_commit
 from datamon.starter.commands.common.connected import run_connected
+from datamon.starter.commands.common.files import file_fields, named
 from datamon.starter.commands.common.interrupts import interrupts
 from datamon.starter.commands.common.options import (
     bundle_of,
@@ -111,10 +113,10 @@ def list_files(repo: RepoName, bundle: BundleId | None, label: LabelName | None,
     context = Settings.load().context()
     entries = BundleReader(context, bundle_of(context, repo, bundle, label)).entries(with_prefix(prefix))
     print_listing(
-        ({"name": entry.name, **_shown(entry)} for entry in entries),
+        ({"name": entry.shown, **file_fields(entry)} for entry in entries),
         format,
         ("NAME", "SIZE", "HASH"),
-        lambda file: (file["name"], file["size"], file["hash"]),
+        lambda file: (named(file), file["size"], file["hash"]),
     )
 
 
@@ -135,22 +137,25 @@ def diff_command(repo: RepoName, before: str, after: str, prefix: str, format: s
     first, second = (BundleReader(context, resolve(context, repo, ref)) for ref in (before, after))
     counts: Counter[Change] = Counter()
 
-    def counting() -> Iterator[dict[str, object]]:
+    def counting() -> Iterator[dict[str, Any]]:
         for one in diff(first, second, with_prefix(prefix)):
             counts[one.change] += 1
-            yield {"change": one.change, "name": one.name, **{side: _shown(entry) for side, entry in one.sides.items()}}
+            sides = {side: file_fields(entry) for side, entry in one.sides.items()}
+            yield {"change": one.change, "name": shown_name(one.name), **sides}
 
     print_listing(
         counting(),
         format,
         ("CHANGE", "SIZE", "NAME"),
-        lambda one: (one["change"], (one.get("after") or one["before"])["size"], one["name"]),
+        lambda one: (one["change"], _newest(one)["size"], named(one, _newest(one))),
     )
     say(", ".join(f"{counts[change]} {change}" for change in Change))
 
 
-def _shown(entry: Entry) -> dict[str, object]:
-    return {"size": entry.size, "hash": entry.hash, "mode": entry.mode, "mtime": entry.mtime}
+def _newest(difference: dict[str, Any]) -> dict[str, Any]:
+    """The file as it is now or, if it is gone, as it was."""
+    newest: dict[str, Any] = difference.get("after") or difference["before"]
+    return newest
 
 
 @bundle.command()
@@ -162,7 +167,13 @@ def get(repo: RepoName, bundle: BundleId | None, label: LabelName | None, format
 
     Example: datamon bundle get --repo weather --label latest
     """
-    print_one(bundle_of(Settings.load().context(), repo, bundle, label), format)
+    described = bundle_of(Settings.load().context(), repo, bundle, label)
+    shown: dict[str, Any] = {}
+    for field, value in msgspec.to_builtins(described, str_keys=True).items():
+        shown[field] = value
+        if field == "stored":
+            shown["ratio"] = round(described.bytes / described.stored, 2) if described.stored else None
+    print_one(shown, format)
 
 
 @bundle.command()
@@ -178,12 +189,12 @@ def find(repo: RepoName, pattern: str, format: str) -> None:
     """
     print_listing(
         (
-            {"bundle": b.id, "created": b.created, "message": b.message, "name": entry.name, **_shown(entry)}
+            {"bundle": b.id, "created": b.created, "message": b.message, "name": entry.shown, **file_fields(entry)}
             for b, entry in find_files(Settings.load().context(), repo, pattern)
         ),
         format,
         ("BUNDLE", "CREATED", "SIZE", "HASH", "NAME"),
-        lambda one: (one["bundle"], seconds(str(one["created"])), one["size"], str(one["hash"])[:12], one["name"]),
+        lambda one: (one["bundle"], seconds(str(one["created"])), one["size"], str(one["hash"])[:12], named(one)),
     )
 
 

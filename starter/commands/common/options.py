@@ -29,6 +29,7 @@ from datamon.core.ids import (
     split_id,
 )
 from datamon.settings.settings import Settings
+from datamon.sources.source import Links
 from datamon.starter.output import Command
 from datamon.stores import keys
 from datamon.stores.context import Context
@@ -154,6 +155,15 @@ def source_options(command: Command) -> Command:
             click.option("--exclude", multiple=True, metavar="GLOB", help="No names that match this; may be repeated."),
             click.option("--skip-on-error", is_flag=True, help="Leave out what cannot be uploaded, and name it."),
             click.option("--allow-empty", is_flag=True, help="Accept it if there is nothing to upload."),
+            click.option(
+                "--links",
+                type=click.Choice([str(one) for one in Links]),
+                default=str(Links.FOLLOW),
+                show_default=True,
+                help="Upload the files that symbolic links lead to, or keep the links.",
+            ),
+            click.option("--empty-folders", is_flag=True, help="Keep folders that are empty."),
+            click.option("--reread", is_flag=True, help="Read every file, also those known not to have changed."),
         ]
     ):
         command = option(command)

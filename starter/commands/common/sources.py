@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from datamon.core.errors import BadUsage, SourceMissing, SourceUnreadable
 from datamon.core.text import os_reason
-from datamon.sources.source import is_s3_url
+from datamon.sources.source import Links, is_s3_url
 from datamon.starter.output import say
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ def selected(given: Mapping[str, Any]) -> dict[str, Any]:
         "exclude": given["exclude"],
         "skip_on_error": given["skip_on_error"],
         "allow_empty": given["allow_empty"] or None,
+        "links": Links(given["links"]),
+        "empty_folders": given["empty_folders"],
+        "reread": given["reread"],
     }
 
 

@@ -9,7 +9,7 @@ import click
 
 from datamon.core.errors import SplitFailed
 from datamon.core.text import counted, quoted
-from datamon.starter.output import amount, say
+from datamon.starter.output import amount, ratio, say
 
 if TYPE_CHECKING:
     from datamon.starter.client import Split
@@ -69,8 +69,12 @@ NAMED = 5  # things that were left out
 
 def summarize_split(report: SplitReport, path: str) -> None:
     """What an upload came to, and what it left out."""
-    sizes = f"{amount(report.bytes)}, {amount(report.stored)} newly stored"
+    smaller = f" ({ratio(report.bytes, report.stored)} smaller)" if 0 < report.stored < report.bytes else ""
+    sizes = f"{amount(report.bytes)}, {amount(report.stored)} newly stored{smaller}"
     say(f"split {report.split}: {counted(report.files, 'file')}, {sizes}")
+    if report.links_followed:
+        files = counted(report.links_followed, "symbolic link")
+        say(f"followed {files}, and stored the files they lead to; --links keep keeps links")
     for name in report.reserved:
         say(f"skipped {name}: it is datamon's own")
     for one in report.skipped_sample[:NAMED]:

@@ -18,6 +18,7 @@ from datamon.settings.settings import Settings
 from datamon.sources.source import is_s3_url
 from datamon.starter.commands.common.base import Group
 from datamon.starter.commands.common.connected import run_connected
+from datamon.starter.commands.common.files import file_fields, named
 from datamon.starter.commands.common.interrupts import interrupts, on_interrupt
 from datamon.starter.commands.common.options import (
     diamond_option,
@@ -39,6 +40,7 @@ from datamon.starter.output import (
     print_listing,
     print_one,
     print_result,
+    ratio,
     result_format_option,
     seconds,
 )
@@ -153,7 +155,21 @@ def list_group(
     print_listing(
         asyncio.run(_with_progress(described, state)),
         format,
-        ("SPLIT", "STATE", "TAG", "STARTED", "TOOK", "RATE", "TRIES", "FILES", "BYTES", "STORED", "SOURCE", "NOTE"),
+        (
+            "SPLIT",
+            "STATE",
+            "TAG",
+            "STARTED",
+            "TOOK",
+            "RATE",
+            "TRIES",
+            "FILES",
+            "BYTES",
+            "STORED",
+            "RATIO",
+            "SOURCE",
+            "NOTE",
+        ),
         lambda s: (
             s["id"],
             s["state"],
@@ -165,6 +181,7 @@ def list_group(
             s["files"],
             s["bytes"],
             s["stored"],
+            ratio(s["bytes"], s["stored"]),
             s["source"] if is_s3_url(s["source"]) else f"{s['host']}:{s['source']}",
             s["reason"] or progress_note(s),
         ),
@@ -202,7 +219,7 @@ def list_files(repo: RepoName, diamond: DiamondId, split: SplitId | None, prefix
     one = [get_split(context, repo, diamond, split)] if split is not None else None
     stored = one or list_splits(context, repo, diamond)
     files = (
-        {"split": s.id, "name": e.name, "size": e.size, "hash": e.hash, "timestamp": e.timestamp}
+        {"split": s.id, "name": e.shown, **file_fields(e), "timestamp": e.timestamp}
         for s in stored
         for e in split_lists(context, s).entries(with_prefix(prefix))
         if isinstance(e, Entry)
@@ -211,7 +228,7 @@ def list_files(repo: RepoName, diamond: DiamondId, split: SplitId | None, prefix
         files,
         format,
         ("SPLIT", "NAME", "SIZE", "HASH"),
-        lambda file: (file["split"], file["name"], file["size"], file["hash"]),
+        lambda file: (file["split"], named(file), file["size"], file["hash"]),
     )
 
 

@@ -20,6 +20,7 @@ from datamon.settings.stack import Stack, hold_stack, is_stack_alive, running_st
 from datamon.starter.advice import sentence
 from datamon.starter.commands.common.base import Command
 from datamon.starter.output import one_format_option, print_one, say
+from datamon.starter.warm.process import warm_server
 
 START_SECONDS = 30
 DETACH_SECONDS = 90
@@ -99,7 +100,8 @@ async def _serve_until(
         say("Ctrl-C stops it")
         gone = asyncio.ensure_future(server.wait())
         stopped = asyncio.ensure_future(stop.wait())
-        await asyncio.wait([gone, stopped], return_when=asyncio.FIRST_COMPLETED)
+        with warm_server(settings.home):
+            await asyncio.wait([gone, stopped], return_when=asyncio.FIRST_COMPLETED)
         announcement.unlink(missing_ok=True)
         stopped.cancel()
         if gone.done():
@@ -237,7 +239,8 @@ async def _worker(settings: Settings, queues: list[str]) -> None:
         say(f"serving {' and '.join(queues)} at {client.service_client.config.target_host}")
         await _warn_of_store(settings)
         _announce_metrics(settings)
-        await stop.wait()
+        with warm_server(settings.home):
+            await stop.wait()
 
 
 @click.command(cls=Command)
