@@ -101,7 +101,7 @@ class UploadActivities(contract.UploadActivities, ActivityGroup):
         """Find the chunks of huge files, a task for each, and then store them, as many tasks as there is work for."""
         if not files:
             return []
-        job.progress.phase = "finding the chunks of huge files"
+        job.progress.phase = "reading huge files"
         slices = [one for found in job.run(partial(find_chunks, upload=upload), files) for one in found]
         job.progress.phase = "uploading"
         job.progress.parts = job.progress.bytes = 0

@@ -35,7 +35,11 @@ def random_files(rng):
     yield "1 MiB inserted in the middle", data, data[:middle] + more + data[middle:]
     yield "1 MiB removed from the middle", data, data[:middle] + data[middle + MIB :]
     yield "1 MiB appended", data, data + more
-    yield "a quarter moved to the front", data, data[middle : middle + middle // 2] + data[:middle] + data[-middle // 2 :]
+    yield (
+        "a quarter moved to the front",
+        data,
+        data[middle : middle + middle // 2] + data[:middle] + data[-middle // 2 :],
+    )
     yield "one byte changed", data, data[:middle] + b"x" + data[middle + 1 :]
 
 

@@ -179,7 +179,10 @@ def seconds(text: str | None) -> str:
 
 def ratio(size: int, stored: int) -> str:
     """How many times smaller something is in the store; empty where that cannot be said."""
-    return f"{size / stored:.1f}x" if size and stored else ""
+    if not (size and stored):
+        return ""
+    times = size / stored
+    return f"{times:.1f}x" if times < 100 else f"{times:,.0f}x"
 
 
 def amount(size: int) -> str:

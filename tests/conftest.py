@@ -199,13 +199,13 @@ def repo(stack, request):
 
 @pytest.fixture
 def files(tmp_path):
-    """Writes a folder of files, given as {name: text}."""
+    """Writes a folder of files, given as {name: text or bytes}."""
 
     def write(folder, contents):
-        for name, text in contents.items():
+        for name, content in contents.items():
             path = tmp_path / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
         (tmp_path / folder).mkdir(exist_ok=True)
         return str(tmp_path / folder)
 

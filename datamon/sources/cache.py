@@ -8,6 +8,7 @@ but not ctime. What makes that safe:
 - Remembered are only files that looked the same before and after they were read.
 - File systems are trusted only if they are known to keep a ctime of their own, and to be writable: an image that is
   mounted read-only may be replaced by another one with the same times and inodes.
+- A file system that other hosts write to may show old times for a while, but not for a file that has just been opened.
 - Each row has a checksum, so a damaged cache forgets and does not lie.
 - Whoever uses the cache sees to it that the store still has the content.
 
@@ -21,6 +22,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from enum import Enum, auto
 from pathlib import Path
 
 import msgspec
@@ -35,8 +37,18 @@ PATIENCE_SECONDS = 5  # until a cache that others write to is left alone
 MAX_BYTES = 4 << 30  # about 15 million files; a cache that has more begins anew
 _LOCAL = ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "overlay", "tmpfs", "xfs", "zfs")
 _SHARED = ("ceph", "gfs2", "lustre", "nfs", "nfs4", "ocfs2")
-TRUSTED = frozenset(_LOCAL + _SHARED)
 _CHECKSUM = 8  # bytes
+
+
+class Trust(Enum):
+    """What the times of a file system are worth."""
+
+    NONE = auto()
+    LOCAL = auto()  # they show every change
+    SHARED = auto()  # so they do, of a file that is opened
+
+
+_TRUST = dict.fromkeys(_LOCAL, Trust.LOCAL) | dict.fromkeys(_SHARED, Trust.SHARED)
 
 
 class KnownFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -76,14 +88,18 @@ class FileCache:
         """
         self._path, self._top = path, top.rstrip("/")
         self._database = self._opened() if path else None
-        self._trusted: dict[int, bool] = {}  # by device
+        self._trusted: dict[int, Trust] = {}  # by device
         self._mounts: list[str] | None = None
         self._looked_at = looked_at
 
     def unchanged(self, files: Iterable[SourceFile], names: NameRange) -> dict[str, KnownFile]:
         """By name, what is known of the files that have not changed."""
         rows = self._rows(names)
-        return {file.name: row for file in files if (row := rows.get(file.name)) is not None and row.is_of(file)}
+        return {
+            file.name: row
+            for file in files
+            if (row := rows.get(file.name)) is not None and row.is_of(file) and self._is_fresh(file)
+        }
 
     def remember(self, files: Iterable[SourceFile], entries: Iterable[Entry]) -> None:
         """Remember files that were uploaded, those of them that can be trusted to look different if they change."""
@@ -95,7 +111,7 @@ class FileCache:
             self._encoded(file, listed[file.name])
             for file in files
             if file.inode and file.size and file.changed < racy and file.name in listed
-            if self._is_trusted(file) and _looks_the_same(file)
+            if self._trust(file) is not Trust.NONE and _looks_the_same(file)
         ]
         if rows:
             self._try(lambda database: database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", rows))
@@ -174,13 +190,17 @@ class FileCache:
             self._give_up()
             self._forget_all()
 
-    def _is_trusted(self, file: SourceFile) -> bool:
-        """Whether the file system that a file lies in keeps times that show every change."""
+    def _is_fresh(self, file: SourceFile) -> bool:
+        """Whether what was seen of a file is of now, and not what this host knew before."""
+        return self._trust(file) is Trust.LOCAL or _looks_the_same(file)
+
+    def _trust(self, file: SourceFile) -> Trust:
+        """What the times of the file system are worth that a file lies in."""
         known = self._trusted.get(file.device)
         if known is None:
             if self._mounts is None:
                 self._mounts = _mounts()
-            known = self._trusted[file.device] = is_trusted_mount(os.path.realpath(file.path), self._mounts)
+            known = self._trusted[file.device] = trust_in(os.path.realpath(file.path), self._mounts)
         return known
 
     def _give_up(self) -> None:
@@ -198,11 +218,15 @@ def _checksum(key: bytes, row: bytes) -> bytes:
 
 
 def _looks_the_same(file: SourceFile) -> bool:
-    """Whether a file still looks as it did before it was read."""
+    """Whether a file still looks as it did. It is opened, so that a file system of many hosts looks anew."""
     try:
-        status = os.stat(file.path)
+        handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
+    try:
+        status = os.fstat(handle)
+    finally:
+        os.close(handle)
     return (status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (
         file.inode,
         file.device,
@@ -222,9 +246,9 @@ def _mounts() -> list[str]:
         return []
 
 
-def is_trusted_mount(path: str, mounts: Iterable[str]) -> bool:
-    """Whether a path lies in a file system that is trusted; the lines are those of /proc/self/mountinfo."""
-    best, trusted = "", False
+def trust_in(path: str, mounts: Iterable[str]) -> Trust:
+    """What the times of the file system are worth that a path lies in; the lines are those of /proc/self/mountinfo."""
+    best, trust = "", Trust.NONE
     for line in mounts:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
@@ -232,5 +256,7 @@ def is_trusted_mount(path: str, mounts: Iterable[str]) -> bool:
             continue
         point = fields[4].encode().decode("unicode_escape").rstrip("/")
         if len(point) >= len(best) and (path == point or path.startswith(f"{point}/")):
-            best, trusted = point, kind[0] in TRUSTED and "ro" not in kind[-1].split(",")
-    return trusted
+            best, trust = point, _TRUST.get(kind[0], Trust.NONE)
+            if "ro" in kind[-1].split(","):
+                trust = Trust.NONE
+    return trust

@@ -104,7 +104,10 @@ def _forward_signals(connection: socket.socket) -> None:
 
     def stop(_number: int, _frame: FrameType | None) -> None:  # Ctrl-Z: first the command, then this process
         forward(signal.SIGSTOP, None)
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)  # where nobody could continue this process, the system does not stop it
+        signal.signal(signal.SIGTSTP, stop)
+        forward(signal.SIGCONT, None)
 
     for number in (*FORWARDED, signal.SIGTSTP):
         if signal.getsignal(number) is not signal.SIG_IGN:

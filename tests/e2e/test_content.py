@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from datamon.content.chunking import AVERAGE_CHUNK, MAX_CHUNK
+from datamon.content.chunking import AVERAGE_CHUNK
 from datamon.settings.stack import running_stack
 from datamon.sources.plan import SLICE_BYTES
 from datamon.stores.context import open_context
@@ -124,7 +124,7 @@ def test_a_list_of_names_that_lead_out_is_refused(cloud, files):
 
 
 def test_nothing_is_stored_twice(cloud, files, context):
-    contents = {f"{n % 7}/f{n:04d}": f"content {n % 300}" * 50 for n in range(600)}
+    contents = {f"{n % 7}/f{n:04d}": random.Random(n % 300).randbytes(500) for n in range(600)}  # cannot be compressed
     path = files("here", contents)
     where = opened(cloud)
     first = added(cloud, where, path)
@@ -150,15 +150,14 @@ def test_a_running_split_tells_how_far_it_is(cloud, sparse):
         told = cloud.json("diamond", "split", "get", *where, "--split", split)
         assert told["state"] == "running", "it was over before it could be looked at"
         progress = told["progress"]
-        return told if progress and progress["rate"] and 0 < progress["parts"] < progress["all_parts"] else None
+        return told if progress and progress["rate"] and 0 < told["bytes"] < progress["all_bytes"] else None
 
     told = until(half_way, 60)
     progress = told["progress"]
-    assert progress["phase"] == "uploading"
+    assert progress["phase"] == "reading huge files"
     assert (progress["all_files"], progress["all_bytes"]) == (1, 12 << 30)
-    assert 0 < told["bytes"] < 12 << 30
-    assert 0 < told["stored"] <= 2 * MAX_CHUNK, "all of its chunks are equal"
-    assert re.search(r"B/s .*uploading \d+ %, \d+/\d+ parts", cloud("diamond", "split", "list", *where))
+    shown = cloud("diamond", "split", "list", *where)
+    assert re.search(r"B/s .*reading huge files \d+ %, \d+/\d+ parts", shown)
     cloud("diamond", "cancel", *where)
 
 

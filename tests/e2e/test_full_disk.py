@@ -56,14 +56,23 @@ def story(folder):
         seen["diamond"] = command.json("diamond", "get", *where)
         seen["table"] = command("diamond", "split", "list", *where)
         seen["details"] = _details(command, where, split)
+        seen["stderr"] = "".join(_until_it_says(adding, "make room there"))
         subprocess.run(["mount", "-o", f"remount,size={6 * DISK}", disk], check=True)
-        _, seen["stderr"] = adding.communicate(timeout=60)
-        assert adding.returncode == 0, seen["stderr"]
+        _, end = adding.communicate(timeout=60)
+        assert adding.returncode == 0, end
         seen["log"] = (folder / "home" / "up.log").read_text()
         seen["details at the end"] = _details(command, where, split)
     finally:
         command("down")
     print(json.dumps(seen))
+
+
+def _until_it_says(process, words):
+    """The lines that a process prints, up to one with these words."""
+    for line in process.stderr:
+        yield line
+        if words in line:
+            return
 
 
 def _retrying(command, where):

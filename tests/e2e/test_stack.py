@@ -140,7 +140,7 @@ def test_a_signal_stops_everything_and_the_next_start_goes_on(command, files, nu
     bundle = command("diamond", "commit", *where, "--message", "after a restart")
     assert command.json("bundle", "get", "--repo", repo, "--bundle", bundle)["files"] == 1
     command("down")
-    assert processes_of(command.home) == {}
+    until(lambda: not processes_of(command.home))  # one may still be about to end that has run the last command
 
 
 def test_a_signal_in_the_middle_of_the_start_leaves_nothing(command):

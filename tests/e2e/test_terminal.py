@@ -73,7 +73,7 @@ def test_splits_are_watched_with_a_bar_each_until_all_have_ended(stack, repo, fi
     slow = stack("diamond", "add", *where, "--path", sparse(400), "--split-tag", "large", "--detach")
     terminal = Terminal(stack, "diamond", "split", "list", *where, "--watch")
     terminal.sees(rf"{done} +small +done +━+ ")
-    terminal.sees(rf"{slow} +large +running .*uploading \d+ %")
+    terminal.sees(rf"{slow} +large +running .*reading huge files \d+ %")
     assert "\x1b[32mdone" in terminal.text
     with stack.popen("diamond", "split", "list", *where, "--watch") as piped:
         assert re.fullmatch(rf"\d\d:\d\d:\d\d  {done}  done  100 %  1 files  1 B\n", piped.stdout.readline())

@@ -140,8 +140,8 @@ def test_files_and_pipes_are_those_of_the_caller(either, bundle, tmp_path):
         (source / name).write_text(name)
     add = f"{BIN}/datamon diamond add --repo r --diamond $(datamon diamond initialize --repo r) --path {source}"
     for script, code, out in (
-        (f"printf 'a\\nb\\n' | {add} --files - --format json", 0, '"files": 2'),
-        (f"{add} --files <(echo c) --format json", 0, '"files": 1'),
+        (f"printf 'a\\nb\\n' | {add} --files -", 0, ": 2 files, 2 B"),
+        (f"{add} --files <(echo c)", 0, ": 1 file, 1 B"),
         (f"set -o pipefail; {BIN}/datamon bundle list files {' '.join(bundle)} | head -1", 0, "NAME"),
         (f"{BIN}/datamon repo list >&-", 0, ""),
         (f"{BIN}/datamon repo list > /dev/full", 1, ""),
@@ -149,7 +149,7 @@ def test_files_and_pipes_are_those_of_the_caller(either, bundle, tmp_path):
         done = subprocess.run(
             ["bash", "-c", script], env=either.environment, capture_output=True, text=True, check=False
         )
-        assert (done.returncode, out in done.stdout) == (code, True), (script, done)
+        assert (done.returncode, out in done.stdout + done.stderr) == (code, True), (script, done)
         assert "Traceback" not in done.stderr
 
 
@@ -181,14 +181,31 @@ def state_of(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_ctrl_z_stops_it_until_it_is_continued(adding):
-    adding.send_signal(signal.SIGTSTP)
-    until(lambda: state_of(adding.pid) == "T")
-    adding.send_signal(signal.SIGCONT)
-    until(lambda: state_of(adding.pid) != "T")
-    adding.send_signal(signal.SIGINT)
-    adding.communicate(timeout=60)
-    assert adding.returncode == 130
+def test_ctrl_z_stops_it_until_it_is_continued(either, sparse):
+    """It has a group of its own, as shells give it: the system stops only what somebody could continue."""
+    where = ("--repo", "r", "--diamond", either("diamond", "initialize", "--repo", "r"))
+    with either.popen("diamond", "add", *where, "--path", sparse(400), process_group=0) as adding:
+        assert adding.stdout.readline()
+        adding.send_signal(signal.SIGTSTP)
+        until(lambda: state_of(adding.pid) == "T")
+        adding.send_signal(signal.SIGCONT)
+        until(lambda: state_of(adding.pid) != "T")
+        adding.send_signal(signal.SIGINT)
+        adding.communicate(timeout=60)
+        assert adding.returncode == 130
+    either("diamond", "cancel", *where)
+
+
+def test_what_nobody_could_continue_is_not_stopped(either, sparse):
+    """A process in a session of its own: nobody there would ever continue it."""
+    where = ("--repo", "r", "--diamond", either("diamond", "initialize", "--repo", "r"))
+    with either.popen("diamond", "add", *where, "--path", sparse(400), start_new_session=True) as process:
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGTSTP)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    either("diamond", "cancel", *where)
 
 
 def test_a_signal_that_the_caller_ignores_is_ignored(either, sparse):

@@ -65,6 +65,7 @@ from datamon.starter.output import (
 from datamon.starter.progress import meter
 
 if TYPE_CHECKING:
+    from datamon.bundles.model import Bundle
     from datamon.starter.client import Datamon
     from datamon.workflows.diamonds.messages import CommitAnswer
 
@@ -93,10 +94,10 @@ def list_group(ctx: click.Context, repo: RepoName | None, meta: tuple[tuple[str,
     require(ctx, "repo")
     assert repo is not None
     print_listing(
-        (one for one in list_bundles(Settings.load().context(), repo) if has_metadata(one.metadata, meta)),
+        (_with_ratio(one) for one in list_bundles(Settings.load().context(), repo) if has_metadata(one.metadata, meta)),
         format,
-        ("BUNDLE", "CREATED", "FILES", "BYTES", "CONFLICTS", "MESSAGE"),
-        lambda b: (b.id, seconds(b.created), b.files, b.bytes, b.conflicts, b.message),
+        ("BUNDLE", "CREATED", "FILES", "BYTES", "STORED", "CONFLICTS", "MESSAGE"),
+        lambda b: (b["id"], seconds(b["created"]), b["files"], b["bytes"], b["stored"], b["conflicts"], b["message"]),
     )
 
 
@@ -167,13 +168,17 @@ def get(repo: RepoName, bundle: BundleId | None, label: LabelName | None, format
 
     Example: datamon bundle get --repo weather --label latest
     """
-    described = bundle_of(Settings.load().context(), repo, bundle, label)
+    print_one(_with_ratio(bundle_of(Settings.load().context(), repo, bundle, label)), format)
+
+
+def _with_ratio(bundle: Bundle) -> dict[str, Any]:
+    """A bundle as it is described and, beside what is stored, how many times smaller that is."""
     shown: dict[str, Any] = {}
-    for field, value in msgspec.to_builtins(described, str_keys=True).items():
+    for field, value in msgspec.to_builtins(bundle, str_keys=True).items():
         shown[field] = value
         if field == "stored":
-            shown["ratio"] = round(described.bytes / described.stored, 2) if described.stored else None
-    print_one(shown, format)
+            shown["ratio"] = round(bundle.bytes / bundle.stored, 2) if bundle.stored else None
+    return shown
 
 
 @bundle.command()

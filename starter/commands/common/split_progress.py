@@ -9,7 +9,7 @@ import click
 
 from datamon.core.errors import SplitFailed
 from datamon.core.text import counted, quoted
-from datamon.starter.output import amount, ratio, say
+from datamon.starter.output import amount, say
 
 if TYPE_CHECKING:
     from datamon.starter.client import Split
@@ -69,8 +69,7 @@ NAMED = 5  # things that were left out
 
 def summarize_split(report: SplitReport, path: str) -> None:
     """What an upload came to, and what it left out."""
-    smaller = f" ({ratio(report.bytes, report.stored)} smaller)" if 0 < report.stored < report.bytes else ""
-    sizes = f"{amount(report.bytes)}, {amount(report.stored)} newly stored{smaller}"
+    sizes = f"{amount(report.bytes)}, {amount(report.stored)} newly stored"
     say(f"split {report.split}: {counted(report.files, 'file')}, {sizes}")
     if report.links_followed:
         files = counted(report.links_followed, "symbolic link")

@@ -12,7 +12,7 @@ import pytest
 from blake3 import blake3
 
 from datamon.content.entry import SMALL_BYTES
-from datamon.sources.cache import RACY_SECONDS, is_trusted_mount
+from datamon.sources.cache import RACY_SECONDS, Trust, trust_in
 from datamon.sources.filters import IGNORE_FILE
 from datamon.sources.plan import SLICE_BYTES, make_plan
 from datamon.sources.source import Source
@@ -293,23 +293,25 @@ MOUNTS = """\
 32 22 8:2 / /snapshot ro,relatime - ext4 /dev/sdb ro
 33 22 8:3 / /bound ro,relatime - ext4 /dev/sdc rw
 34 22 8:4 / /with\\040space rw - vfat /dev/sdd rw
+36 22 0:41 / /nfs rw - nfs4 host:/ rw
 35 31 8:5 / /remote/disk rw - xfs /dev/sde rw
 """.splitlines()
 
 
 @pytest.mark.parametrize(
-    ("path", "trusted"),
+    ("path", "trust"),
     [
-        ("/data/f", True),
-        ("/image/f", False),
-        ("/imagery/f", True),
-        ("/remote/f", False),
-        ("/remote/disk/f", True),
-        ("/snapshot/f", False),
-        ("/bound/f", True),
-        ("/with space/f", False),
+        ("/data/f", Trust.LOCAL),
+        ("/image/f", Trust.NONE),
+        ("/imagery/f", Trust.LOCAL),
+        ("/remote/f", Trust.NONE),
+        ("/remote/disk/f", Trust.LOCAL),
+        ("/snapshot/f", Trust.NONE),
+        ("/bound/f", Trust.LOCAL),
+        ("/with space/f", Trust.NONE),
+        ("/nfs/f", Trust.SHARED),
     ],
 )
-def test_only_file_systems_whose_times_show_every_change_are_trusted(path, trusted):
-    assert is_trusted_mount(path, MOUNTS) is trusted
-    assert not is_trusted_mount(path, [])
+def test_only_file_systems_whose_times_show_every_change_are_trusted(path, trust):
+    assert trust_in(path, MOUNTS) is trust
+    assert trust_in(path, []) is Trust.NONE
