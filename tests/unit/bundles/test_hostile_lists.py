@@ -1,5 +1,7 @@
 """What strangers can do to a download: with lists and descriptors of a bundle, and with links in the destination."""
 
+import os
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -9,9 +11,9 @@ from datamon.bundles.catalog import get_bundle
 from datamon.bundles.download import download
 from datamon.bundles.model import Repo
 from datamon.bundles.reader import BundleReader
-from datamon.content.entry import Entry, Place
+from datamon.content.entry import Entry, Place, link_hash
 from datamon.core.contributors import Contributor
-from datamon.core.errors import CorruptFile, CorruptObject, Failed, UnsafePath
+from datamon.core.errors import AlreadyExists, CorruptFile, CorruptObject, Failed, UnsafePath
 from datamon.core.ids import BundleId
 from datamon.stores import descriptors, keys
 from tests.bundles import B, R, bundle_of, put_lists, reader_of
@@ -23,7 +25,8 @@ EMPTY, SMALL = blake3(b"").hexdigest(), blake3(b"small").hexdigest()
 
 def listed(context, entry):
     """A reader of a bundle of a list that anybody may have written, with right digests."""
-    context.blob.create(keys.pack(SMALL), b"small")
+    with suppress(AlreadyExists):
+        context.blob.create(keys.pack(SMALL), b"small")
     return BundleReader(context, bundle_of(put_lists(context, [entry]), 1))
 
 
@@ -38,6 +41,50 @@ def test_no_list_can_make_a_file_appear_outside(context, tmp_path, name):
         download(listed(context, Entry(name, EMPTY, 0, 420, 0, 0)), tmp_path / "out")
     assert tree(tmp_path / "out") == {}
     assert not (tmp_path / "x").exists()
+
+
+def link(name, target):
+    return Entry(name, link_hash(target), 0, 0o777, 0, 0, link=target)
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "a/../../outside", "", "a\0b", "x" * 5000])
+def test_no_list_can_make_a_link_that_leads_outside(context, tmp_path, target):
+    with pytest.raises(CorruptObject, match="'d/link'"):
+        download(
+            listed(context, link("d/link", f"../{target}" if target.startswith("..") else target)), tmp_path / "out"
+        )
+    assert not os.path.lexists(tmp_path / "out" / "d" / "link")
+
+
+def test_a_link_that_another_link_leads_astray_is_refused(context, tmp_path):
+    """Each of them is harmless by itself; what is in the destination already makes the second lead out."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "way").symlink_to(tmp_path)
+    with pytest.raises(UnsafePath, match="a way out of the destination"):
+        download(listed(context, link("there", "way")), out, force=True)
+    assert not os.path.lexists(out / "there")
+
+
+def test_nothing_is_written_through_a_link_of_the_same_bundle(context, tmp_path):
+    """One list may say that a name is a link, and another one that there is a file below it."""
+    lists = [*put_lists(context, [link("d", "real")]), *put_lists(context, [Entry("d/f", EMPTY, 0, 420, 0, 0)])]
+    reader = BundleReader(context, bundle_of(lists, 2))
+    with pytest.raises(UnsafePath, match="'d' in the destination is a symbolic link"):
+        download(reader, tmp_path / "out")
+    assert not (tmp_path / "out" / "real").exists()
+
+
+def test_a_link_whose_hash_is_of_another_target_is_refused(context, tmp_path):
+    entry = Entry("link", link_hash("here"), 0, 0o777, 0, 0, link="there")
+    with pytest.raises(CorruptObject, match="'link'"):
+        download(listed(context, entry), tmp_path / "out")
+
+
+def test_an_empty_folder_cannot_have_bytes_or_be_a_link(context, tmp_path):
+    for entry in (Entry("d/.", SMALL, 5, 420, 0, 0, Place(SMALL, 0)), link("d/.", "x")):
+        with pytest.raises(CorruptObject, match="'d/"):
+            download(listed(context, entry), tmp_path / "out")
 
 
 def test_names_that_look_alike_come_back_as_they_were(context, tmp_path):
