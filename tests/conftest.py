@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -223,6 +224,21 @@ def sparse(tmp_path):
         return str(path)
 
     return make
+
+
+@contextmanager
+def closed(folder):
+    """While the block runs, a folder of a store cannot be entered, as on a disk that fails."""
+    kept = folder.with_name(f"{folder.name}.kept")
+    if folder.exists():
+        folder.rename(kept)
+    folder.symlink_to(folder.name)
+    try:
+        yield
+    finally:
+        folder.unlink()
+        if kept.exists():
+            kept.rename(folder)
 
 
 def tree(folder):

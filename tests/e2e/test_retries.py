@@ -1,27 +1,13 @@
 """A store that fails for a while: each command that waits for it says why, and goes on by itself."""
 
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import closed
+
 REASON = "too many levels of symbolic links"
-
-
-@contextmanager
-def closed(folder):
-    """While the block runs, a folder of the store cannot be entered, as on a disk that fails."""
-    kept = folder.with_name(f"{folder.name}.kept")
-    if folder.exists():
-        folder.rename(kept)
-    folder.symlink_to(folder.name)
-    try:
-        yield
-    finally:
-        folder.unlink()
-        if kept.exists():
-            kept.rename(folder)
 
 
 def stderr_of(command, folder, *args):

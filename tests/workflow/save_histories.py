@@ -25,6 +25,7 @@ from datamon.core.errors import AlreadyExists, DatamonError
 from datamon.core.ids import new_id
 from datamon.merge.modes import ConflictMode
 from datamon.sources.source import Source
+from datamon.starter.attempts import pending_attempts
 from datamon.starter.client import SplitOptions
 from datamon.stores import keys
 from datamon.worker.spark import SparkRuntime
@@ -32,6 +33,7 @@ from datamon.workflows.common.names import HOUSEKEEPING
 from datamon.workflows.common.options import Options
 from datamon.workflows.diamonds.diamond import DiamondWorkflow
 from datamon.workflows.diamonds.messages import AddSplit
+from tests.conftest import closed
 from tests.workflow.server import private_server
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -55,6 +57,11 @@ class Saver:
         add = AddSplit(split, new_id(), Source("/nowhere"), "datamon@nobody", "nobody", Contributor("Ada"))
         await diamond.handle.signal(DiamondWorkflow.add, [add])
         while not (await diamond.handle.query(DiamondWorkflow.split, split)).started:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+    async def retrying(self, handle):
+        """Wait until an attempt has failed and its workflow knows."""
+        while not any(one.number > 1 for one in await pending_attempts(self.datamon.client, handle)):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
     async def save(self, name, workflow_id, run_id=None):
@@ -203,6 +210,31 @@ class Saver:
         await diamond.handle.result()
         await self.save("diamond-overcrowded", diamond.handle.id)
 
+    async def retried(self):
+        """The store fails for a while, in an upload and in a commit: attempts that failed are shown and forgotten."""
+        diamond = await self.datamon.diamonds.initialize("r", "retried", metadata={"run": "7"}, request="opened")
+        store = self.datamon.context.blob.root
+        with closed(store / "packs"):
+            split = await diamond.add(self.files("retried", {"a": "of a retried one"}), SplitOptions(request="added"))
+            await self.retrying(split.handle)
+        await split.result()
+        await self.save("split-retried", split.handle.id)
+        with closed(self.datamon.context.metadata.root / "lists"):
+            commit = asyncio.ensure_future(diamond.commit("m", request="committed"))
+            await self.retrying(diamond.handle)
+        await commit
+        await diamond.commit("m", request="committed")
+        await self.save("diamond-retried", diamond.handle.id)
+
+    async def impatient(self):
+        """A commit that waits for more splits than come, until its time is over; then one that waits for fewer."""
+        diamond = await self.datamon.diamonds.initialize("r", "impatient")
+        await (await diamond.add(self.files("punctual", {"a": "1"}))).result()
+        await expect_error(diamond.commit("m", wait=True, splits=2, timeout_seconds=1))
+        await diamond.commit("m", wait=True, splits=1)
+        await diamond.handle.result()
+        await self.save("diamond-impatient", diamond.handle.id)
+
     async def cleaned_up(self):
         """A round of housekeeping over what the other shapes have left."""
         await self.datamon.housekeeping.run(timedelta(0))
@@ -238,6 +270,8 @@ async def main(version):
                 saver.recovered,
                 saver.rejected,
                 saver.overcrowded,
+                saver.retried,
+                saver.impatient,
                 saver.cleaned_up,
             ):
                 await shape()
