@@ -50,6 +50,7 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         making = use_archive()
         if making is not None:
+            config.add_cleanup(making.wait)
             config.add_cleanup(making.kill)
 
 

@@ -1,8 +1,7 @@
 """A diamond that the release before opened, on the release before: today's code finishes it.
 
-The release before is the wheel in `released/`, where there is one. Nothing is released yet, so for now it is a copy of
-today's packages, laid out as they are installed; with version 0.2.0 its wheel goes to `released/`, and each release
-takes the place of the one before. That all this can fail is shown with a copy that somebody has edited carelessly.
+The release before is the wheel in `released/`, where each release takes the place of the one before. That all this can
+fail is shown with a copy of today's packages, laid out as they are installed, that somebody has edited carelessly.
 """
 
 import os
@@ -66,12 +65,9 @@ def check_where(release):
 def release(tmp_path):
     """The release before, with a home of its own."""
     command = Release(tmp_path / "home")
-    if RELEASED:
-        [wheel] = RELEASED
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(command.code)
-    else:
-        copy_of_today(command.code)
+    [wheel] = RELEASED
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(command.code)
     check_where(command)
     return command
 

@@ -3,11 +3,9 @@
     python -m tests.workflow.save_histories current     into histories/current/, in the place of what is there
     python -m tests.workflow.save_histories 0.2.0       into histories/0.2.0/, which must not be there yet
 
-Nothing is released yet, so no workflow is open anywhere that was started by older code: `current` is renewed whenever
-the workflows change. The baseline is saved with version 0.2.0, and every later version must replay it. From then on
-histories are saved when new shapes come up, not to make a red replay test green: a history stands for workflows that
-are open somewhere right now, and today's code must be able to go on with them (`workflow.patched`). So those of
-released versions stay.
+Histories are saved when new shapes come up, not to make a red replay test green: a history stands for workflows that are
+open somewhere right now, and today's code must be able to go on with them (`workflow.patched`). So those of released
+versions stay, and `current` is for what no release has.
 """
 
 from __future__ import annotations

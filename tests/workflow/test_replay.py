@@ -1,10 +1,8 @@
 """Histories that were saved when they happened, replayed on today's code.
 
-Each folder is of one version of the code. The baseline, which every later version must replay, is saved with version
-0.2.0; until then nothing is released, and `current` is renewed whenever the workflows change (`save_histories`).
-
-From then on a red test here means: diamonds that are open right now would get stuck after an upgrade. Guard the change
-with `workflow.patched`; do not save the histories of a released version anew.
+Each folder is of one released version, and every later version must replay it. A red test here means: diamonds that are
+open right now would get stuck after an upgrade. Guard the change with `workflow.patched`; do not save the histories of a
+released version anew. What is not released yet can be saved into `current` (`save_histories`).
 """
 
 import json
