@@ -140,7 +140,7 @@ def test_tables_are_for_people(stack, repo, files):
     make_bundle(stack, repo, files("one", {"a": "1"}))
     assert repo in stack("repo", "list")
     header, row = stack("bundle", "list", "--repo", repo).splitlines()
-    assert header.split() == ["BUNDLE", "CREATED", "FILES", "BYTES", "CONFLICTS", "MESSAGE"]
+    assert header.split() == ["BUNDLE", "CREATED", "FILES", "BYTES", "STORED", "CONFLICTS", "MESSAGE"]
     assert row.split()[-4:] == ["1", "1", "0", "m"]
 
 
