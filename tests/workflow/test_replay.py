@@ -1,8 +1,8 @@
 """Histories that were saved when they happened, replayed on today's code.
 
 Each folder is of one released version, and every later version must replay it. A red test here means: diamonds that are
-open right now would get stuck after an upgrade. Guard the change with `workflow.patched`; do not save the histories of a
-released version anew. What is not released yet can be saved into `current` (`save_histories`).
+open right now would get stuck after an upgrade. Guard the change with `workflow.patched`; do not save the histories of
+a released version anew. What is not released yet can be saved into `current` (`save_histories`).
 """
 
 import json

@@ -8,7 +8,8 @@ from datamon.core.ids import SplitId
 from datamon.diamonds.model import SplitState
 from datamon.workflows.common.details import table, verbatim
 from datamon.workflows.common.retries import FailedAttempt, describe_failed
-from datamon.workflows.diamonds.record import DiamondRecord, SplitRow
+from datamon.workflows.diamonds.record import DiamondRecord
+from datamon.workflows.diamonds.split_rows import SplitRow
 
 
 def describe(record: DiamondRecord, failed_attempts: Iterable[FailedAttempt] = ()) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import zlib
 from base64 import b85decode, b85encode
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -18,7 +17,7 @@ from itertools import islice
 
 import msgspec
 
-from datamon.activities.contracts.recovery import RecoveredSplit, TakenUp
+from datamon.activities.contracts.recovery import TakenUp
 from datamon.bundles.metadata import check_metadata
 from datamon.bundles.model import LeftOut, TakenSplit
 from datamon.core.contributors import Contributor
@@ -44,6 +43,7 @@ from datamon.workflows.diamonds.messages import (
     SplitReport,
     SplitStatus,
 )
+from datamon.workflows.diamonds.split_rows import SplitIndex, SplitRow, weight_of
 
 ADDED_AGAIN = "it was added again"  # why a run of a split no longer counts
 FAILURES = 5  # failed splits that a status names
@@ -52,78 +52,7 @@ MAX_WEIGHT = 1_000_000  # bytes of text that a diamond remembers of its splits; 
 MAX_SPLITS = 2_500  # if all are left out with a long reason, the answer has 1.4 MB; a payload ends at 2 MiB
 
 
-@dataclass
-class SplitRow:
-    """What a diamond remembers of a split."""
-
-    position: int
-    request: str
-    created: str
-    state: SplitState = SplitState.RUNNING
-    added: str = ""  # when it was added last
-    since: str = ""  # when its newest run was started
-    took: float = 0  # seconds from there to its end
-    generation: int = 0
-    waiting: AddSplit | None = None  # accepted, and its workflow is not started yet
-    open: bool = False  # its workflow runs, or is about to
-    started: bool = False  # its workflow is known to the server
-    superseded: bool = False  # it was added again, so how the run that is still open ends does not matter
-    stop: str = ""  # its workflow is to be told to stop, and why
-    files: int = 0
-    bytes: int = 0
-    reason: str = ""
-    tag: str = ""
-
-
-def _weight(add: AddSplit) -> int:
-    """The bytes of an add whose length its sender has chosen."""
-    source = add.source
-    texts = (source.path, source.files, source.name_filter, *source.include, *source.exclude)
-    return sum(map(_bytes, (*texts, add.queue, add.host, add.tag, add.contributor.name, add.contributor.email)))
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode(errors="replace"))  # what is not UTF-8 is refused elsewhere; nothing may fail here
-
-
 _rows = msgspec.json.Decoder(dict[SplitId, SplitRow])
-
-
-class SplitIndex:
-    """What is often asked about all rows, kept up to date so that a diamond of 2,000 splits is not slower."""
-
-    def __init__(self) -> None:
-        self.states: Counter[SplitState] = Counter()
-        self.files = self.bytes = self.waiting = 0  # files and bytes of those that are done
-        self.weight = 0  # of the text in all rows
-        self.ready: dict[SplitId, SplitRow] = {}  # to be started as soon as there is room
-        self.open: dict[SplitId, SplitRow] = {}
-        self.failed: dict[SplitId, SplitRow] = {}  # in the order they failed
-
-    def enter(self, split: SplitId, row: SplitRow) -> None:
-        """Count a row."""
-        self._count(row, 1)
-        if row.waiting is not None and not row.open:
-            self.ready[split] = row
-        if row.open:
-            self.open[split] = row
-        if row.state is SplitState.FAILED:
-            self.failed[split] = row
-
-    def leave(self, split: SplitId, row: SplitRow) -> None:
-        """Stop counting a row, which is about to change."""
-        self._count(row, -1)
-        for rows in (self.ready, self.open, self.failed):
-            rows.pop(split, None)
-
-    def _count(self, row: SplitRow, sign: int) -> None:
-        self.states[row.state] += sign
-        self.waiting += sign * (row.waiting is not None)
-        text = _weight(row.waiting) if row.waiting is not None else _bytes(row.tag)
-        self.weight += sign * (text + _bytes(row.reason))
-        if row.state is SplitState.DONE:
-            self.files += sign * row.files
-            self.bytes += sign * row.bytes
 
 
 @dataclass
@@ -239,7 +168,7 @@ class DiamondRecord:
         files = add.source.files
         if files and not keys.is_split_names(files, self.repo, self.diamond, add.split):
             return "`files` is not the key of a list of names of this split; leave it out"
-        if self.index.weight + _weight(add) > MAX_WEIGHT:
+        if self.index.weight + weight_of(add) > MAX_WEIGHT:
             return f"paths, tags, filters and contributors of all splits have more than {MAX_WEIGHT:,} bytes together"
         return ""
 
@@ -305,7 +234,7 @@ class DiamondRecord:
         self.tag, self.contributor, self.reason = diamond.tag, diamond.contributor, diamond.reason
         self.epoch, self.opening, self.metadata = diamond.epoch, diamond.opening, diamond.metadata
         for number, split in enumerate(taken.splits, 1):
-            self.splits[split.id] = _restored(split, number)
+            self.splits[split.id] = SplitRow.restored(split, number)
             self.index.enter(split.id, self.splits[split.id])
         self.added = max((row.position for row in self.splits.values()), default=0)
         if taken.made is not None and diamond.making is not None:
@@ -521,18 +450,3 @@ class DiamondRecord:
             server=self.server,
             epoch=self.epoch,
         )
-
-
-def _restored(split: RecoveredSplit, number: int) -> SplitRow:
-    return SplitRow(
-        position=split.position or number,
-        request=split.request,
-        created=split.created,
-        state=split.state,
-        generation=split.generation,
-        started=True,
-        files=split.files,
-        bytes=split.bytes,
-        reason=split.reason,
-        tag=split.tag,
-    )

@@ -20,8 +20,9 @@ with workflow.unsafe.imports_passed_through():
     from datamon.workflows.common.names import TASK_QUEUE, attributes, split_workflow
     from datamon.workflows.common.running import now, run_metadata_activity
     from datamon.workflows.diamonds.messages import AddSplit, SplitReport, UploadRequest
-    from datamon.workflows.diamonds.record import DiamondRecord, SplitRow
+    from datamon.workflows.diamonds.record import DiamondRecord
     from datamon.workflows.diamonds.split import SplitWorkflow
+    from datamon.workflows.diamonds.split_rows import SplitRow
 
 _Child = workflow.ChildWorkflowHandle[Any, SplitReport]
 _TERMINATED = "its workflow was terminated"
