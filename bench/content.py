@@ -166,9 +166,10 @@ class Datamon(Tool):
         self.run(DATAMON, "repo", "create", "--repo", self.repo)
 
     def warm_up(self, folder):
-        for number in range(3):
+        """A worker that has been at work for a while: its processes have all their memory, the server its volumes."""
+        for number, size in enumerate((4 * KIB, 4 * KIB, 256 * KIB)):
             (folder / f"{number}").mkdir(parents=True)
-            _fill(folder / f"{number}", ((f"{n}", 4 * KIB) for n in range(500)), random.Random(number))
+            _fill(folder / f"{number}", ((f"{n}", size) for n in range(500)), random.Random(number))
             self.store(folder / f"{number}", f"warm/{number}")
             self.fetch(None, folder / f"out{number}")
 
@@ -307,12 +308,13 @@ def timed(work, *args):
 
 
 def check(source, destination):
-    """Whatever a tool made of the way there, the bytes must be back."""
-    found = {path.name: path for path in Path(destination).rglob("*") if path.is_file()}
-    wanted = [path for path in Path(source).rglob("*") if path.is_file()]
-    assert len(wanted) <= len(found)
-    for path in random.Random(1).sample(wanted, min(len(wanted), 50)):
-        assert found[path.name].read_bytes() == path.read_bytes(), path
+    """Every file came back, below whichever folder, as restic restores a whole path."""
+    wanted = {path.relative_to(source): path for path in source.rglob("*") if path.is_file() and not path.is_symlink()}
+    first = next(iter(wanted))
+    same = (path for path in destination.rglob(first.name) if path.parts[-len(first.parts) :] == first.parts)
+    top = min(same, key=lambda path: len(path.parts)).parents[len(first.parts) - 1]
+    for name, path in wanted.items():
+        assert (top / name).read_bytes() == path.read_bytes(), name
 
 
 def measure(datamon_of, peers, trees, rounds, folder, server):
