@@ -166,9 +166,10 @@ class Datamon(Tool):
         self.run(DATAMON, "repo", "create", "--repo", self.repo)
 
     def warm_up(self, folder):
-        for number in range(3):
+        """A worker that has been at work for a while: its processes have all their memory, the server its volumes."""
+        for number, size in enumerate((4 * KIB, 4 * KIB, 256 * KIB)):
             (folder / f"{number}").mkdir(parents=True)
-            _fill(folder / f"{number}", ((f"{n}", 4 * KIB) for n in range(500)), random.Random(number))
+            _fill(folder / f"{number}", ((f"{n}", size) for n in range(500)), random.Random(number))
             self.store(folder / f"{number}", f"warm/{number}")
             self.fetch(None, folder / f"out{number}")
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from pyfastcdc import FastCDC
 
-MIN_CHUNK = 256 << 10
-AVERAGE_CHUNK = 1 << 20  # decision 023 has the measurements
-MAX_CHUNK = 4 << 20
+MIN_CHUNK = 512 << 10
+AVERAGE_CHUNK = 2 << 20  # decision 023 has the measurements
+MAX_CHUNK = 8 << 20
 
 
 def cut(pieces: Iterable[bytes]) -> Iterator[bytes]:

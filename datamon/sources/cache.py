@@ -111,7 +111,8 @@ class FileCache:
             self._encoded(file, listed[file.name])
             for file in files
             if file.inode and file.size and file.changed < racy and file.name in listed
-            if self._trust(file) is not Trust.NONE and _looks_the_same(file)
+            if (trust := self._trust(file)) is not Trust.NONE
+            if _looks_the_same(file, opened=trust is Trust.SHARED)
         ]
         if rows:
             self._try(lambda database: database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", rows))
@@ -192,7 +193,7 @@ class FileCache:
 
     def _is_fresh(self, file: SourceFile) -> bool:
         """Whether what was seen of a file is of now, and not what this host knew before."""
-        return self._trust(file) is Trust.LOCAL or _looks_the_same(file)
+        return self._trust(file) is Trust.LOCAL or _looks_the_same(file, opened=True)
 
     def _trust(self, file: SourceFile) -> Trust:
         """What the times of the file system are worth that a file lies in."""
@@ -217,16 +218,12 @@ def _checksum(key: bytes, row: bytes) -> bytes:
     return xxhash.xxh3_64_digest(key + row)
 
 
-def _looks_the_same(file: SourceFile) -> bool:
-    """Whether a file still looks as it did. It is opened, so that a file system of many hosts looks anew."""
+def _looks_the_same(file: SourceFile, *, opened: bool) -> bool:
+    """Whether a file still looks as it did. A file system of many hosts looks anew if it is opened."""
     try:
-        handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        status = _opened_status(file.path) if opened else os.stat(file.path)
     except OSError:
         return False
-    try:
-        status = os.fstat(handle)
-    finally:
-        os.close(handle)
     return (status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (
         file.inode,
         file.device,
@@ -234,6 +231,14 @@ def _looks_the_same(file: SourceFile) -> bool:
         file.mtime,
         file.changed,
     )
+
+
+def _opened_status(path: str) -> os.stat_result:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
 
 
 def _mounts() -> list[str]:
