@@ -1,10 +1,9 @@
 """How many bytes a changed file costs, by the average size of chunks: what decision 023 was made from.
 
-    make scale BENCH=...            not this one; it is run by hand:
     python -m bench.chunks
 
 The files are random bytes, a sorted CSV, a Parquet file (DuckDB writes it), and tars of releases of npm packages that
-are fetched from the registry. Prints one table: for each file, what its next version adds to the store, compressed.
+are fetched from the registry. Prints a table: what the next versions of a file add to the store, compressed.
 """
 
 from __future__ import annotations

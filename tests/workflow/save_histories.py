@@ -3,9 +3,9 @@
     python -m tests.workflow.save_histories current     into histories/current/, in the place of what is there
     python -m tests.workflow.save_histories 0.2.0       into histories/0.2.0/, which must not be there yet
 
-Histories are saved when new shapes come up, not to make a red replay test green: a history stands for workflows that are
-open somewhere right now, and today's code must be able to go on with them (`workflow.patched`). So those of released
-versions stay, and `current` is for what no release has.
+Histories are saved when new shapes come up, not to make a red replay test green: a history stands for workflows that
+are open somewhere right now, and today's code must be able to go on with them (`workflow.patched`). So those of
+released versions stay, and `current` is for what no release has.
 """
 
 from __future__ import annotations
