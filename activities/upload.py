@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from blake3 import blake3
 from temporalio import activity
 
 from datamon.activities.cluster_checks import check_written, same_files
@@ -81,6 +82,7 @@ class UploadActivities(contract.UploadActivities, ActivityGroup):
             upload = self._upload(request, plan, planned, job)
             with same_files(on_cluster=job.on_cluster), self._noting_stored(request, job):
                 slices = self._store_huge(plan.huge, upload, job)
+                upload = replace(upload, unstored=frozenset(one.unstored for one in slices if one.unstored))
                 parts = job.run(partial(upload_part, upload=upload), plan.parts)
             lists = [report.listed for report in parts if report.listed is not None]
             written = (upload.list_key(one.index) for one in lists)
@@ -126,7 +128,7 @@ class UploadActivities(contract.UploadActivities, ActivityGroup):
         if not self._caches:
             return ""
         try:
-            return f"{self._caches}/{require_store(self._context).id}.sqlite"
+            return f"{self._caches}/{blake3(require_store(self._context).id.encode()).hexdigest()[:32]}.sqlite"
         except NoStore:
             return ""
 

@@ -25,7 +25,7 @@ from typing import BinaryIO
 from blake3 import blake3
 
 from datamon.bundles.reader import OWN_FOLDER
-from datamon.content.entry import Entry
+from datamon.content.entry import FOLDER, Entry
 from datamon.core.errors import DestinationInUse, Remedy, UnsafePath
 from datamon.core.ids import BundleId
 from datamon.core.names import is_within
@@ -43,7 +43,7 @@ class Destination:
         self._safe: set[str] = {""}
         self._lock = threading.Lock()
         self._numbers = count()
-        self._restricted: list[Entry] = []  # folders that their owner may not write to, once all is there
+        self._modes: dict[str, int] = {}  # what folders get at the end that their owner may not write to
         self._can_be_unnamed = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")
 
     @contextmanager
@@ -58,7 +58,12 @@ class Destination:
             for name in os.listdir(self._path(self._partial)):
                 if name.endswith(".new"):  # small files that were never finished
                     os.unlink(self._path(f"{self._partial}/{name}"))
-            yield may_hold_files
+            try:
+                yield may_hold_files
+            finally:
+                for folder in sorted(self._modes, reverse=True):  # what is in it before the folder
+                    with suppress(FileNotFoundError):
+                        os.chmod(self._path(folder), self._modes[folder])
 
     def _claim(self, *, force: bool) -> bool:
         if os.path.lexists(self._top) and not os.path.isdir(self._top):
@@ -73,8 +78,6 @@ class Destination:
 
     def release(self, descriptor: bytes | None) -> None:
         """All is there that was to come. There is a descriptor if that is the whole bundle."""
-        for entry in self._restricted:
-            os.chmod(self._path(entry.name), entry.mode & _PERMISSIONS)
         if descriptor is not None:
             done = self._path(f"{self._partial}/done")
             with open(done, "wb", opener=_open_readable) as file:
@@ -92,10 +95,18 @@ class Destination:
             same = _is_same(path, entry)
         except OSError:
             return False
-        if same and entry.link is None:
+        if same and entry.is_folder:
+            self._set_folder(entry)
+        elif same and entry.link is None:
             os.chmod(path, _mode(entry))
             os.utime(path, ns=(entry.mtime, entry.mtime))
         return same
+
+    def _set_folder(self, entry: Entry) -> None:
+        folder, mode = entry.name.removesuffix(FOLDER), entry.mode & _PERMISSIONS
+        os.chmod(self._path(folder), mode | stat.S_IRWXU)
+        os.utime(self._path(folder), ns=(entry.mtime, entry.mtime))
+        self._modes[folder] = mode
 
     def write(self, entry: Entry, data: bytes | memoryview) -> None:
         """A whole small file, an empty folder or a symbolic link."""
@@ -104,10 +115,7 @@ class Destination:
         if entry.link is not None:
             self._write_link(entry, entry.link)
         elif entry.is_folder:
-            if _mode(entry) != entry.mode & _PERMISSIONS:
-                self._restricted.append(entry)
-            os.chmod(self._path(above), _mode(entry))
-            os.utime(self._path(above), ns=(entry.mtime, entry.mtime))
+            self._set_folder(entry)
         elif not (self._can_be_unnamed and self._write_unnamed(entry, above, data)):
             self._write_aside(entry, data)
 
@@ -147,6 +155,8 @@ class Destination:
                 return False
         except (FileNotFoundError, UnsafePath):
             return None
+        except PermissionError:
+            return False
         folder = entry.name.rpartition("/")[0]
         if entry.is_folder:
             if os.listdir(self._path(folder)):
@@ -236,8 +246,16 @@ class Destination:
                     if not stat.S_ISDIR(status.st_mode):
                         kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a folder"
                         raise UnsafePath(name.rstrip("/"), folder, kind)
+                    self._open_to_owner(folder, status)
                 self._safe.add(folder)
             end = name.find("/", end + 1)
+
+    def _open_to_owner(self, folder: str, status: os.stat_result) -> None:
+        """Let us write into a folder of ours that was there before, until the end."""
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU and status.st_uid == os.geteuid():
+            os.chmod(self._path(folder), mode | stat.S_IRWXU)
+            self._modes[folder] = mode
 
 
 def _open_own(path: str, flags: int, mode: int = 0o600) -> int:
@@ -258,8 +276,8 @@ def write_all(handle: int, data: bytes | memoryview) -> None:
 
 
 def _mode(entry: Entry) -> int:
-    """The permissions of what an entry stands for. Until the end its owner may enter a folder and write to it."""
-    return entry.mode & _PERMISSIONS | (stat.S_IRWXU if entry.is_folder else 0)
+    """The permissions of a file."""
+    return entry.mode & _PERMISSIONS
 
 
 def _is_same(path: str, entry: Entry) -> bool:

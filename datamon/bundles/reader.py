@@ -237,8 +237,8 @@ def entry_problem(entry: Entry) -> str | None:
     numbers = (entry.size, entry.mode, at.offset, at.start, at.length)
     if not all(0 <= number < 1 << 62 for number in numbers) or abs(entry.mtime) >= 1 << 70:
         return "one of its numbers is out of bounds"
-    if at.length > MAX_FRAME_BYTES or (at.length and entry.size > MAX_FRAME_BYTES):
-        return f"its frame is larger than {MAX_FRAME_BYTES} bytes"
+    if at.length > MAX_FRAME_BYTES or (entry.at is not None and entry.size > MAX_FRAME_BYTES):
+        return f"it lies in a pack, and has more than {MAX_FRAME_BYTES} bytes"
     if entry.at is None and entry.root is None and not no_content(entry):
         return "it does not say where its bytes are"
     if entry.is_folder and (entry.size or entry.link is not None):

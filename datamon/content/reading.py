@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from datamon.content.compression import CannotDecompress, decompress, read_chunk
 from datamon.content.entry import MAX_FRAME_BYTES, PACK_BYTES, Entry
-from datamon.content.roots import Chunk, Root
+from datamon.content.roots import MAX_ROOT_BYTES, Chunk, Root
 from datamon.core.errors import CorruptFile, NotFound
 from datamon.stores import keys
 from datamon.stores.protocol import ObjectStore
@@ -126,7 +126,10 @@ def read_root(entry: Entry, blob: ObjectStore) -> Root:
     if entry.root is None:
         return Root([])
     key = keys.root(entry.root)
-    body = _get(entry, key, blob)
+    most = min(MAX_ROOT_BYTES, entry.size // 512 + 4096)  # chunks of any version of ours are larger than 64 KiB
+    body = _get(entry, key, blob, most + 1)
+    if len(body) > most:
+        raise CorruptFile(entry.name, key, f"has more than {most} bytes")
     if blake3(body).hexdigest() != entry.root:
         raise CorruptFile(entry.name, key)
     root = Root.read(key, body)
@@ -135,9 +138,10 @@ def read_root(entry: Entry, blob: ObjectStore) -> Root:
     return root
 
 
-def _get(entry: Entry, key: str, blob: ObjectStore) -> bytes:
+def _get(entry: Entry, key: str, blob: ObjectStore, most: int) -> bytes:
+    """An object that a file needs; of one that is larger than it may be, only as much as shows that."""
     try:
-        return blob.get(key)
+        return blob.get(key, 0, most)
     except NotFound:
         raise CorruptFile(entry.name, key, "is not there") from None
 
@@ -145,7 +149,7 @@ def _get(entry: Entry, key: str, blob: ObjectStore) -> bytes:
 def _get_chunk(entry: Entry, chunk: Chunk, blob: ObjectStore) -> bytes:
     key = keys.chunk(chunk.digest)
     try:
-        return read_chunk(_get(entry, key, blob), chunk.size)
+        return read_chunk(_get(entry, key, blob, chunk.size + chunk.size // 64 + 1024), chunk.size)
     except CannotDecompress as error:
         raise CorruptFile(entry.name, key, str(error)) from None
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from datamon.core.errors import CorruptObject
 
-MAX_CHUNK_BYTES = 64 << 20  # of any root: as much as a reader may have to hold
+MAX_CHUNK_BYTES = 16 << 20  # of any root: a reader holds some dozens of them
+MAX_ROOT_BYTES = 1 << 30  # that of a file of some 20 TB
 
 _ROOT = re.compile(rb'version: 1\nsize: (\d{1,19})\nchunks:\n((?:- \["[0-9a-f]{64}", [1-9]\d{0,9}\]\n)*)')
 _CHUNK = re.compile(rb'\["([0-9a-f]{64})", (\d+)\]')

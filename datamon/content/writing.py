@@ -42,6 +42,7 @@ class ObjectWriter:
         self._in_flight: deque[tuple[Future[Any], int]] = deque()
         self._waiting_bytes = 0
         self._lock = threading.Lock()
+        self._packs: dict[str, bool] = {}  # whether they are in the store
         self.stored = 0
 
     def __enter__(self) -> ObjectWriter:
@@ -53,6 +54,7 @@ class ObjectWriter:
     def pack(self, data: bytes) -> tuple[str, Future[None]]:
         """Put a pack. Its digest is known at once."""
         digest = blake3(data).hexdigest()
+        self._packs[digest] = True
         return digest, self._submit(partial(self._put, keys.pack(digest), data), len(data))
 
     def chunk(self, data: bytes) -> Future[Chunk]:
@@ -88,8 +90,10 @@ class ObjectWriter:
         return self._blob.exists(keys.chunk(digest))
 
     def has_pack(self, digest: str) -> bool:
-        """Whether a pack is in the store."""
-        return self._blob.exists(keys.pack(digest))
+        """Whether a pack is in the store, or is about to be. The store is asked once."""
+        if digest not in self._packs:
+            self._packs[digest] = self._blob.exists(keys.pack(digest))
+        return self._packs[digest]
 
     def has_file(self, root: str) -> bool:
         """Whether a root is in the store, and all chunks that it lists."""
@@ -192,7 +196,7 @@ class ContentWriter:
         digest = blake3(data).hexdigest()
         pack = self._pack
         is_new = not pack.holds(digest)
-        place = self._known.get(digest) if data and is_new else None
+        place = self._known_place(digest) if data and is_new else None
         if not data or place is not None:
             self.add_stored(file, digest, place)
             return
@@ -204,6 +208,10 @@ class ContentWriter:
             pack.end_frame(self._objects.compressor)
         if pack.size >= PACK_BYTES:
             self._seal()
+
+    def _known_place(self, digest: str) -> Place | None:
+        place = self._known.get(digest)
+        return place if place is not None and self._objects.has_pack(place.pack) else None
 
     def add_stored(self, file: FileInfo, digest: str, at: Place | None = None, root: str | None = None) -> None:
         """A file whose bytes are in the store already, or that has none."""

@@ -18,8 +18,8 @@ It is one SQLite file for each store, and is never the only truth: it can be del
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum, auto
@@ -35,7 +35,8 @@ from datamon.sources.tree import SourceFile
 RACY_SECONDS = 2  # the coarsest clock of a file system that is trusted ticks once a second
 PATIENCE_SECONDS = 5  # until a cache that others write to is left alone
 MAX_BYTES = 4 << 30  # about 15 million files; a cache that has more begins anew
-_LOCAL = ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "overlay", "tmpfs", "xfs", "zfs")
+_LOCAL = ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "tmpfs", "xfs", "zfs")
+_OVERLAY = "overlay"  # as good as the file system of its upper layer, if there is one
 _SHARED = ("ceph", "gfs2", "lustre", "nfs", "nfs4", "ocfs2")
 _CHECKSUM = 8  # bytes
 
@@ -89,12 +90,15 @@ class FileCache:
         self._path, self._top = path, top.rstrip("/")
         self._database = self._opened() if path else None
         self._trusted: dict[int, Trust] = {}  # by device
-        self._mounts: list[str] | None = None
+        self._mounts: list[bytes] | None = None
         self._looked_at = looked_at
 
     def unchanged(self, files: Iterable[SourceFile], names: NameRange) -> dict[str, KnownFile]:
         """By name, what is known of the files that have not changed."""
-        rows = self._rows(names)
+        if self._database is None:
+            return {}
+        files = list(files)
+        rows = self._rows(names, {self._key(sort_key(file.name)) for file in files})
         return {
             file.name: row
             for file in files
@@ -124,7 +128,7 @@ class FileCache:
                 self._database.close()
 
     def _key(self, key: str) -> bytes:
-        return f"{sort_key(self._top)}\0{key}".encode()
+        return f"{sort_key(self._top)}\0{key}".encode(errors="surrogateescape")
 
     def _encoded(self, file: SourceFile, entry: Entry) -> tuple[bytes, bytes]:
         key = self._key(sort_key(file.name))
@@ -133,21 +137,19 @@ class FileCache:
         )
         return key, _checksum(key, row) + row
 
-    def _rows(self, names: NameRange) -> dict[str, KnownFile]:
-        stop = self._key(names.stop) if names.stop is not None else f"{sort_key(self._top)}\1".encode()
+    def _rows(self, names: NameRange, wanted: set[bytes]) -> dict[str, KnownFile]:
+        """What is known of the files with these keys. What else is in the range of names is passed over."""
+        start, prefix = self._key(names.start), len(self._key(""))
+        stop = self._key(names.stop) if names.stop is not None else self._key("")[:-1] + b"\1"
         rows: dict[str, KnownFile] = {}
-        prefix = len(self._key(""))
 
         def read(database: sqlite3.Connection) -> None:
-            found = database.execute(
-                "SELECT key, value FROM files WHERE key >= ? AND key < ?", (self._key(names.start), stop)
-            )
+            found = database.execute("SELECT key, value FROM files WHERE key >= ? AND key < ?", (start, stop))
             for key, value in found:
-                if _checksum(key, value[_CHECKSUM:]) == value[:_CHECKSUM]:
+                if key in wanted and _checksum(key, value[_CHECKSUM:]) == value[:_CHECKSUM]:
                     rows[key[prefix:].decode().replace("\0", "/")] = _decode(value[_CHECKSUM:])
 
-        if self._database is not None:
-            self._try(read)
+        self._try(read)
         return rows
 
     def _opened(self) -> sqlite3.Connection | None:
@@ -241,27 +243,31 @@ def _opened_status(path: str) -> os.stat_result:
         os.close(handle)
 
 
-def _mounts() -> list[str]:
-    """What is mounted where, as /proc/self/mountinfo says it."""
-    if sys.platform == "darwin":
-        return ["1 0 0:0 / / rw - tmpfs none rw"]  # its usual file systems are fine
+def _mounts() -> list[bytes]:
+    """What is mounted where, as /proc/self/mountinfo says it. Where there is no such file, nothing is trusted."""
     try:
-        return Path("/proc/self/mountinfo").read_text().splitlines()
+        return Path("/proc/self/mountinfo").read_bytes().split(b"\n")
     except OSError:
         return []
 
 
-def trust_in(path: str, mounts: Iterable[str]) -> Trust:
+def trust_in(path: str, mounts: Iterable[bytes]) -> Trust:
     """What the times of the file system are worth that a path lies in; the lines are those of /proc/self/mountinfo."""
-    best, trust = "", Trust.NONE
+    below, best, trust = os.fsencode(path) + b"/", b"", Trust.NONE
     for line in mounts:
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        if len(fields) < 6 or not kind:
+        before, _, after = line.partition(b" - ")
+        fields, kind = before.split(b" "), after.split(b" ")
+        if len(fields) < 6 or len(kind) < 3:
             continue
-        point = fields[4].encode().decode("unicode_escape").rstrip("/")
-        if len(point) >= len(best) and (path == point or path.startswith(f"{point}/")):
-            best, trust = point, _TRUST.get(kind[0], Trust.NONE)
-            if "ro" in kind[-1].split(","):
-                trust = Trust.NONE
+        point = re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), fields[4]).rstrip(b"/") + b"/"
+        if len(point) >= len(best) and below.startswith(point):
+            best, trust = point, _trust_in_kind(kind[0].decode(errors="replace"), kind[-1].split(b","))
     return trust
+
+
+def _trust_in_kind(kind: str, options: list[bytes]) -> Trust:
+    if b"ro" in options:
+        return Trust.NONE
+    if kind == _OVERLAY:
+        return Trust.LOCAL if any(one.startswith(b"upperdir=") for one in options) else Trust.NONE
+    return _TRUST.get(kind, Trust.NONE)

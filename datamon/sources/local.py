@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
 from datamon.content.entry import FOLDER
@@ -36,21 +37,29 @@ class LocalTree(Tree):
 
     def read(self, file: SourceFile, start: int, length: int) -> bytes:
         """See Tree."""
+        with self._opened(file) as handle:
+            return _read(handle, file, start, length)
+
+    def pieces(self, file: SourceFile, size: int) -> Iterator[bytes]:
+        """See Tree. The file is opened once: another one that takes its place meanwhile does not matter."""
+        with self._opened(file) as handle:
+            changed = os.fstat(handle).st_ctime_ns
+            for offset in range(0, file.size, size):
+                yield _read(handle, file, offset, min(size, file.size - offset))
+            if os.fstat(handle).st_ctime_ns != changed:  # whoever wrote to it has set its mtime back
+                raise SourceChanged(file.name)
+
+    @contextmanager
+    def _opened(self, file: SourceFile) -> Iterator[int]:
         handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a pipe by now
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise SourceChanged(file.name)
             if not self._is_inside(handle):
                 raise UnfitFile(file.name, "it is a link that leads out of the source")
-            data = os.pread(handle, length, start)
-            while len(data) < length and (more := os.pread(handle, length - len(data), start + len(data))):
-                data += more
-            status = os.fstat(handle)
+            yield handle
         finally:
             os.close(handle)
-        if len(data) != length or status.st_size != file.size or status.st_mtime_ns != file.mtime:
-            raise SourceChanged(file.name)
-        return data
 
     def _is_inside(self, handle: int) -> bool:
         """Whether what was opened lies in the source. A link may have been put in its place since it was looked at."""
@@ -203,6 +212,16 @@ class LocalTree(Tree):
         else:
             self.links_followed += os.path.islink(path)
             yield from _checked(name, path, status, on_problem)
+
+
+def _read(handle: int, file: SourceFile, start: int, length: int) -> bytes:
+    data = os.pread(handle, length, start)
+    while len(data) < length and (more := os.pread(handle, length - len(data), start + len(data))):
+        data += more
+    status = os.fstat(handle)
+    if len(data) != length or status.st_size != file.size or status.st_mtime_ns != file.mtime:
+        raise SourceChanged(file.name)
+    return data
 
 
 def _link(path: str, name: str, on_problem: OnProblem) -> Iterator[SourceFile]:

@@ -68,6 +68,11 @@ class Tree(ABC):
     def read(self, file: SourceFile, start: int, length: int) -> bytes:
         """A range of a file's bytes, of the very file that was found; SourceChanged where it is no longer that."""
 
+    def pieces(self, file: SourceFile, size: int) -> Iterator[bytes]:
+        """The bytes of a file from the first to the last, so many at a time; all of them of one state of the file."""
+        for offset in range(0, file.size, size):
+            yield self.read(file, offset, min(size, file.size - offset))
+
     @abstractmethod
     def reserved(self) -> list[str]:
         """The root folders of datamon's own that are there, and are never uploaded."""

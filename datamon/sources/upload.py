@@ -38,7 +38,7 @@ from datamon.core.text import os_reason
 from datamon.lists.reader import read_reference
 from datamon.lists.reference import ListRef
 from datamon.lists.writer import UploadListWriter
-from datamon.sources.cache import FileCache, KnownFile
+from datamon.sources.cache import RACY_SECONDS, FileCache, KnownFile
 from datamon.sources.plan import FINGERPRINT, Part, Slice, is_sliced, slices_of
 from datamon.sources.skipped import SkipProblems
 from datamon.sources.source import Source
@@ -58,6 +58,7 @@ class PartReport:
     listed: ListRef | None = None
     stored: int = 0
     resumed: bool = False
+    unstored: str = ""  # a huge file of which a slice could not be read
 
     @property
     def files(self) -> int:
@@ -104,6 +105,7 @@ class Upload:
     planned: int = 0  # when the plan was made
     level: int = USUAL_LEVEL  # of compression
     cache: str = ""  # where this host's cache of unchanged files is; none, if it is not to be used
+    unstored: frozenset[str] = frozenset()  # huge files of which a slice could not be read
 
     def list_key(self, index: str) -> str:
         """Where a list lies."""
@@ -134,7 +136,8 @@ def find_chunks(file: SourceFile, upload: Upload, report_progress: ReportProgres
         _, root = _recorded(file, upload)
     except NotFound:
         try:
-            digest, root = _hash_and_chunks(_pieces(tree, file), report_progress)
+            _let_settle(file)
+            digest, root = _hash_and_chunks(tree.pieces(file, READ_BYTES), report_progress)
         except (OSError, SourceUnreadable) as error:
             _unreadable(file, error, SkipProblems(upload.source))
             return []  # and it may be left out: its part will see that too
@@ -177,6 +180,7 @@ def upload_slice(piece: Slice, upload: Upload, report_progress: ReportProgress =
                 one.result()
         except (OSError, SourceUnreadable) as error:
             _unreadable(file, error, SkipProblems(upload.source))
+            return PartReport(stored=objects.stored, unstored=file.name)
     return PartReport(stored=objects.stored)
 
 
@@ -225,7 +229,6 @@ class _Unchanged:
         self._objects, self._files = objects, files
         self._cache = upload.open_cache(looked_at)
         self._known = self._cache.unchanged(files, _spanned(files))
-        self._packs: dict[str, bool] = {}
         self._read: list[SourceFile] = []
 
     def get(self, file: SourceFile) -> KnownFile | None:
@@ -244,12 +247,7 @@ class _Unchanged:
     def _is_stored(self, known: KnownFile) -> bool:
         if known.root is not None:
             return self._objects.has_file(known.root)
-        if known.at is None:
-            return False
-        pack = known.at.pack
-        if pack not in self._packs:
-            self._packs[pack] = self._objects.has_pack(pack)
-        return self._packs[pack]
+        return known.at is not None and self._objects.has_pack(known.at.pack)
 
 
 def _add(file: SourceFile, tree: Tree, writer: ContentWriter, upload: Upload, unchanged: _Unchanged) -> None:
@@ -261,10 +259,10 @@ def _add(file: SourceFile, tree: Tree, writer: ContentWriter, upload: Upload, un
         writer.add_stored(file, known.hash, known.at, known.root)
     elif file.size < SMALL_BYTES:
         writer.add_small(file, tree.read(file, 0, file.size))
-    elif is_sliced(file):
-        writer.add_cut(file, *_recorded(file, upload))
+    elif (cut_before := _cut_before(file, upload)) is not None:
+        writer.add_cut(file, *cut_before)
     else:
-        writer.add_large(file, _pieces(tree, file))
+        writer.add_large(file, tree.pieces(file, READ_BYTES))
 
 
 def _written_before(lists: ObjectStore, index: str, key: str) -> PartReport | None:
@@ -284,6 +282,22 @@ def _recorded(file: SourceFile, upload: Upload) -> tuple[str, Root]:
     return first[len(b"hash: ") :].decode(), Root.read(key, rest)
 
 
+def _cut_before(file: SourceFile, upload: Upload) -> tuple[str, Root] | None:
+    """The hash and the chunks of a huge file that is stored; None if it is not, and must be read from here."""
+    if not is_sliced(file) or file.name in upload.unstored:
+        return None
+    try:
+        return _recorded(file, upload)
+    except NotFound:  # it could not be read, or it has changed since, or this host forgot that it knows it
+        return None
+
+
+def _let_settle(file: SourceFile) -> None:
+    """Wait until a file that has just been written cannot be written again with the same times."""
+    if file.changed:
+        time.sleep(min(max(0.0, RACY_SECONDS - (time.time_ns() - file.changed) / 10**9), RACY_SECONDS))
+
+
 def _as_planned(part: Part, tree: Tree, planned: int) -> list[SourceFile]:
     """The files of a part, seen to be those that were planned. If not, one that was written since is named."""
     files = list(tree.walk(part.names, SkipProblems(tree.source)))
@@ -296,11 +310,6 @@ def _as_planned(part: Part, tree: Tree, planned: int) -> list[SourceFile]:
 def _spanned(files: list[SourceFile]) -> NameRange:
     """The names from the first file to the last."""
     return NameRange(sort_key(files[0].name), sort_key(files[-1].name) + "\0") if files else NameRange("", "")
-
-
-def _pieces(tree: Tree, file: SourceFile) -> Iterator[bytes]:
-    for offset in range(0, file.size, READ_BYTES):
-        yield tree.read(file, offset, min(READ_BYTES, file.size - offset))
 
 
 def _unreadable(file: SourceFile, error: OSError | SourceUnreadable, on_problem: OnProblem) -> None:

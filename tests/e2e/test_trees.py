@@ -52,6 +52,7 @@ def test_links_and_empty_folders_come_back(stack, repo, source, tmp_path):
     assert (closed.st_mode & 0o777, closed.st_mtime_ns) == (0o555, 3_000_000_000)
     again = stack.run("bundle", "download", "--repo", repo, "--bundle", bundle, "--destination", str(out), "--force")
     assert "already there" in again.stderr
+    assert (out / "closed").stat().st_mode & 0o777 == 0o555
 
 
 def test_they_are_listed_as_what_they_are(stack, repo, source):
@@ -138,6 +139,25 @@ def test_a_later_download_takes_links_and_folders_away_again(stack, repo, source
     assert (out / "folder" / "f").read_text() == "where there was a link"
     assert not (out / "folder").is_symlink()
     assert sorted(path.name for path in out.iterdir()) == [".datamon", "folder"]
+
+
+def test_a_folder_that_nobody_may_write_to_does_not_keep_a_later_bundle_out(stack, repo, tmp_path):
+    """One split has an empty folder that is closed, the other one a file in it; later there are other files."""
+    for name in ("1/closed", "2/closed", "3/closed"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "2" / "closed" / "old").write_text("old")
+    (tmp_path / "3" / "closed" / "new").write_text("new")
+    (tmp_path / "1" / "closed").chmod(0o555)
+    where = ("--repo", repo, "--diamond", stack("diamond", "initialize", "--repo", repo))
+    for number in "12":
+        stack("diamond", "add", *where, "--path", str(tmp_path / number), "--empty-folders")
+    first, out = stack("diamond", "commit", *where, "--message", "m"), tmp_path / "out"
+    stack("bundle", "download", "--repo", repo, "--bundle", first, "--destination", str(out))
+    assert (out / "closed").stat().st_mode & 0o777 == 0o555
+    second = upload(stack, repo, tmp_path / "3").stdout.strip()
+    stack("bundle", "download", "--repo", repo, "--bundle", second, "--destination", str(out), "--delete")
+    assert [path.name for path in (out / "closed").iterdir()] == ["new"]
+    (tmp_path / "1" / "closed").chmod(0o755)
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from datamon.bundles.catalog import get_bundle
 from datamon.bundles.download import download
 from datamon.bundles.model import Repo
 from datamon.bundles.reader import BundleReader
-from datamon.content.entry import Entry, Place, link_hash
+from datamon.content.entry import MAX_FRAME_BYTES, Entry, Place, link_hash
+from datamon.content.roots import Chunk, Root
 from datamon.core.contributors import Contributor
 from datamon.core.errors import AlreadyExists, CorruptFile, CorruptObject, Failed, UnsafePath
 from datamon.core.ids import BundleId
@@ -85,6 +86,30 @@ def test_an_empty_folder_cannot_have_bytes_or_be_a_link(context, tmp_path):
     for entry in (Entry("d/.", SMALL, 5, 420, 0, 0, Place(SMALL, 0)), link("d/.", "x")):
         with pytest.raises(CorruptObject, match="'d/"):
             download(listed(context, entry), tmp_path / "out")
+
+
+def test_a_list_cannot_have_a_reader_hold_as_much_as_it_says(context, tmp_path):
+    """A file in a pack is read at once, so it may have no more bytes than a frame."""
+    entry = Entry("f", SMALL, MAX_FRAME_BYTES + 1, 420, 0, 0, Place(SMALL, 0))
+    with pytest.raises(CorruptObject, match="it lies in a pack, and has more than"):
+        download(listed(context, entry), tmp_path / "out")
+
+
+def large(context, chunks, size):
+    body = Root(chunks).yaml()
+    digest = blake3(body).hexdigest()
+    context.blob.create(keys.root(digest), body)
+    return Entry("f", "0" * 64, size, 420, 0, 0, root=digest)
+
+
+def test_of_a_root_or_a_chunk_no_more_is_read_than_it_may_have(context, tmp_path):
+    many = large(context, [Chunk("0" * 64, 1)] * 100, 100)
+    with pytest.raises(CorruptFile, match="has more than 4096 bytes"):
+        download(listed(context, many), tmp_path / "out")
+    context.blob.create(keys.chunk("1" * 64), b"x" * 1_000_000)
+    one = large(context, [Chunk("1" * 64, 10)], 10)
+    with pytest.raises(CorruptFile, match="has 1,034 bytes, and its root says 10"):
+        download(listed(context, one), tmp_path / "out", force=True)
 
 
 def test_names_that_look_alike_come_back_as_they_were(context, tmp_path):

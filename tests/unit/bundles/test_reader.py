@@ -24,7 +24,7 @@ from datamon.stores import descriptors, keys
 from tests.bundles import FOLDER, bundle_of, put_lists, reader_of
 
 EMPTY = blake3(b"").hexdigest()
-LARGE_BYTES = (6 << 20) + 7
+LARGE_BYTES = 20 << 20
 SIZES = {"empty": 0, "one": 1, "small": SMALL_BYTES - 1, "smallest large": SMALL_BYTES, "large": LARGE_BYTES}
 
 

@@ -240,6 +240,15 @@ def a_folder(path):
 HARMS = [garbage, cut_short, flip_bytes, other_rows, other_table, Path.unlink, a_folder, lambda path: path.chmod(0)]
 
 
+def test_a_source_whose_path_is_no_text_is_cached_too(context, tmp_path):
+    source = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    source.mkdir()
+    (source / "f").write_bytes(b"content")
+    host = Host(context, source, tmp_path / "cache" / "s.sqlite")
+    assert host.upload()[1] == {"f"}
+    assert host.upload()[1] == set()
+
+
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 def test_a_damaged_cache_costs_time_and_nothing_else(host, harm):
     host.upload()
@@ -293,9 +302,13 @@ MOUNTS = """\
 32 22 8:2 / /snapshot ro,relatime - ext4 /dev/sdb ro
 33 22 8:3 / /bound ro,relatime - ext4 /dev/sdc rw
 34 22 8:4 / /with\\040space rw - vfat /dev/sdd rw
+37 22 8:6 / /Données rw - vfat /dev/sdf rw
+38 22 8:7 / /no\u00a0break rw - vfat /dev/sdg rw
+39 22 0:50 / /image-below rw - overlay overlay rw,lowerdir=/a,upperdir=/b,workdir=/c
+40 22 0:51 / /image-only rw - overlay overlay rw,lowerdir=/a:/b
 36 22 0:41 / /nfs rw - nfs4 host:/ rw
 35 31 8:5 / /remote/disk rw - xfs /dev/sde rw
-""".splitlines()
+""".encode().splitlines()
 
 
 @pytest.mark.parametrize(
@@ -310,6 +323,11 @@ MOUNTS = """\
         ("/bound/f", Trust.LOCAL),
         ("/with space/f", Trust.NONE),
         ("/nfs/f", Trust.SHARED),
+        ("/Données/f", Trust.NONE),
+        ("/no\u00a0break/f", Trust.NONE),
+        ("/image-below/f", Trust.LOCAL),
+        ("/image-only/f", Trust.NONE),
+        ("/\udcff/f", Trust.LOCAL),
     ],
 )
 def test_only_file_systems_whose_times_show_every_change_are_trusted(path, trust):

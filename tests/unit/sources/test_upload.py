@@ -22,6 +22,7 @@ from datamon.sources.tree import open_tree
 from datamon.sources.upload import BaseBundle, Upload, find_chunks, upload_part, upload_slice
 from datamon.stores import keys
 from tests.bundles import FOLDER, D, R, bundle_of
+from tests.conftest import closed
 from tests.lists import opened
 
 
@@ -75,6 +76,47 @@ def test_a_huge_file_that_is_swapped_for_one_of_the_same_size_and_time_is_read_a
     whole.update_mmap(tree / "huge")
     assert entry.hash == whole.hexdigest()
     assert next(reading.read_range(entry, context.blob, 0, 5)) == b"other"
+
+
+@pytest.mark.parametrize("lost", ["a slice", "the record"])
+def test_a_huge_file_that_its_slices_have_not_stored_is_stored_with_its_part(tree, context, lost):
+    """A disk failed for a moment, and what cannot be read is to be left out; or the file was touched in between."""
+    with (tree / "huge").open("wb") as file:
+        file.truncate(2 * SLICE_BYTES)
+        file.write(b"the end")
+    source = Source(str(tree), skip_on_error=True)
+    plan = make_plan(open_tree(source, context), 2)
+    shared = Upload(FOLDER, 1, plan.digest, source, context)
+    if lost == "a slice":
+        slices = find_chunks(plan.huge[0], shared)
+        with closed(tree):
+            reports = [upload_slice(piece, shared) for piece in slices]
+        assert {report.unstored for report in reports} == {"huge"}
+        shared = replace(shared, unstored=frozenset({"huge"}))
+    for part in plan.parts:
+        upload_part(part, shared)
+    [entry] = lists(context)[0].entries()
+    whole = blake3()
+    whole.update_mmap(tree / "huge")
+    assert entry.hash == whole.hexdigest()
+    assert b"".join(reading.read_range(entry, context.blob, entry.size - 7)) == bytes(7)
+
+
+@pytest.mark.parametrize("how", ["rename", "write"])
+def test_a_file_that_changes_while_it_is_read_is_noticed_although_its_mtime_is_as_before(tree, how):
+    """Another one takes its place, or somebody writes to it and sets its mtime back."""
+    (tree / "f").write_bytes(b"a" * 100)
+    os.utime(tree / "f", ns=(5, 5))
+    source = open_tree(Source(str(tree)))
+    pieces = source.pieces(next(source.walk()), 40)
+    next(pieces)
+    other = tree / "other" if how == "rename" else tree / "f"
+    with other.open("r+b" if other.exists() else "wb") as file:
+        file.write(b"b" * 100)
+    os.utime(other, ns=(5, 5))
+    other.rename(tree / "f")
+    with pytest.raises(SourceChanged, match="'f'"):
+        list(pieces)
 
 
 def large_content(entry, context):
@@ -310,6 +352,17 @@ def test_what_the_base_bundle_holds_is_not_stored_again_even_if_renamed(tree, co
     assert report.stored == len(b"changed")
     read = contents(context)
     assert (read["a-new-name"], read["f8"], read["f9"]) == (b"content 7", b"changed", b"content 9")
+
+
+def test_what_the_base_bundle_holds_and_the_store_has_lost_is_stored_again(tree, context):
+    (tree / "f").write_bytes(b"content")
+    base = base_of(context, upload(tree, context))
+    for pack in list(context.blob.keys("packs/")):
+        context.blob.delete(pack)
+    plan = make_plan(open_tree(Source(str(tree))), 2)
+    shared = Upload(keys.split_folder(R, D, "s2"), 1, plan.digest, Source(str(tree)), context, base)
+    assert [upload_part(part, shared).stored for part in plan.parts] == [len(b"content")]
+    assert contents(context)["f"] == b"content"
 
 
 def test_only_as_much_of_a_base_is_read_as_fits_but_always_the_same_names(tree, context):
