@@ -18,9 +18,11 @@ from typing import NoReturn
 from datamon.starter.warm.surroundings import (
     ACCEPTED,
     ENDED,
+    FILES,
     FOLDER,
     FORWARDED,
     GO,
+    READY,
     SOCKET,
     home_of,
     identity,
@@ -31,11 +33,12 @@ from datamon.starter.warm.surroundings import (
 ANSWER_SECONDS = 2  # of a server that is too busy to say whether it runs the command, the command does without
 MOST_FILES = 200  # open ones that can be handed over
 _OWN_PROCESS = frozenset({"up", "worker"})  # what runs for long, and starts others
+_ASKS = frozenset({"delete", "-"})  # what may read from a terminal, where only a process of its session should
 
 
 def run_warm() -> None:
     """Have a server run this command, and end with its exit code. Returns if the command is to run in this process."""
-    if os.environ.get("DATAMON_NO_FORK") or not sys.platform.startswith("linux") or _OWN_PROCESS & set(sys.argv):
+    if os.environ.get("DATAMON_NO_FORK") or sys.platform != "linux" or _needs_own_process():
         return
     try:
         connection = _asked()
@@ -43,6 +46,14 @@ def run_warm() -> None:
         return
     if connection is not None:
         _end(connection)
+
+
+def _needs_own_process() -> bool:
+    words = set(sys.argv)
+    try:
+        return bool(_OWN_PROCESS & words) or (os.isatty(0) and (bool(_ASKS & words) or os.tcgetpgrp(0) != os.getpgrp()))
+    except OSError:  # it is the terminal of another session
+        return True
 
 
 def _asked() -> socket.socket | None:
@@ -58,20 +69,27 @@ def _asked() -> socket.socket | None:
             return None
         connection.settimeout(ANSWER_SECONDS)
         connection.connect(f"/proc/self/fd/{home}/{SOCKET}")  # a path may be too long for a socket
-        where = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     finally:
         os.close(home)
     request = marshal.dumps({"identity": identity(), "files": files, **inherited()})
-    rights = array.array("i", [where, *files])
-    connection.sendmsg([len(request).to_bytes(8, "little")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-    connection.sendall(request)
-    os.close(where)
-    if connection.recv(1) != ACCEPTED:
-        connection.close()
-        return None
-    connection.settimeout(None)
-    connection.sendall(GO)  # without it the command does not begin: it must not run here and there
-    return connection
+    connection.sendall(len(request).to_bytes(8, "little") + request)
+    if connection.recv(1) == ACCEPTED:
+        _send_files(connection, files)  # not before: a server that is stopped would keep a pipe open
+        if connection.recv(1) == READY:
+            connection.settimeout(None)
+            connection.sendall(GO)  # without it the command does not begin: it must not run here and there
+            return connection
+    connection.close()
+    return None
+
+
+def _send_files(connection: socket.socket, files: list[int]) -> None:
+    where = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        rights = array.array("i", [where, *files])
+        connection.sendmsg([FILES], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    finally:
+        os.close(where)
 
 
 def _end(connection: socket.socket) -> NoReturn:
@@ -84,7 +102,8 @@ def _end(connection: socket.socket) -> NoReturn:
     how, number = ending
     if how == ENDED:
         os._exit(number)
-    signal.signal(number, signal.SIG_DFL)
+    with suppress(OSError):  # of SIGKILL nobody can change what it does
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     os._exit(128 + number)
 

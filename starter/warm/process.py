@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -11,8 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from datamon.starter.warm.surroundings import FOLDER
+
 _PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 5
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -21,18 +26,12 @@ def warm_server(home: Path) -> Iterator[None]:
     if os.environ.get("DATAMON_NO_FORK") or sys.platform != "linux":
         yield
         return
-    folder = home / "warm"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "datamon.starter.warm.server", str(home)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,  # a Ctrl-C at the terminal of the worker is none of its business
-            preexec_fn=_die_with_parent,
-        )
+    try:
+        process = _started(home)
+    except (OSError, subprocess.SubprocessError) as error:  # commands do without
+        _log.warning("commands on this host take as long as ever: %s", error)
+        yield
+        return
     try:
         yield
     finally:
@@ -44,5 +43,22 @@ def warm_server(home: Path) -> Iterator[None]:
             process.wait()
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _started(home: Path) -> subprocess.Popen[bytes]:
+    folder, parent = home / FOLDER, os.getpid()
+
+    def die_with_parent() -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "datamon.starter.warm.server", str(home)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,  # a Ctrl-C at the terminal of the worker is none of its business
+            preexec_fn=die_with_parent,
+        )

@@ -6,6 +6,7 @@ Imported by every command before anything else, so it imports only what costs no
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Any
 FOLDER = "warm"  # in DATAMON_HOME
 SOCKET = "socket"
 LOCK = "lock"
-ACCEPTED, REFUSED, GO = b"y", b"n", b"g"  # the server accepts; only if the caller still waits, it says go
+ACCEPTED, FILES, READY, GO = b"a", b"f", b"r", b"g"  # server, caller, server, caller; anything else ends it
 ENDED, KILLED = 0, 1  # first of the two bytes that say how a command has ended
 
 FORWARDED = (
@@ -29,8 +30,9 @@ FORWARDED = (
 )
 
 # What Python, its libraries and the system read from the environment once, when a process starts.
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "SSL_", "OPENSSL", "MALLOC_", "COVERAGE", "RUST_")
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "SSL_", "OPENSSL", "MALLOC_", "GLIBC_", "COVERAGE", "RUST_")
 _STATUS = ("Uid:", "Gid:", "Groups:", "Cap", "NoNewPrivs:", "Seccomp:", "Cpus_allowed:", "Mems_allowed:")
+_OF_A_TERMINAL = re.compile(r"(session|vte-spawn|app)-[^/]*\.scope")  # control groups that limit nothing
 _NAMESPACES = ("mnt", "net", "pid", "user", "uts", "ipc", "cgroup")
 
 
@@ -46,17 +48,25 @@ def identity() -> list[str]:
         sys.executable,
         sys.version,
         __file__,
+        f"{sys.flags} {sys.warnoptions} {sys._xoptions}",  # noqa: SLF001
         *(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(_READ_AT_START)),
         *(line for line in status if line.startswith(_STATUS)),
         *(_link(f"/proc/self/ns/{name}") for name in _NAMESPACES),
         _link("/proc/self/root"),
-        str(os.getpriority(os.PRIO_PROCESS, 0)),
+        _OF_A_TERMINAL.sub("", "\n".join(_lines("/proc/self/cgroup"))),
+        f"{os.getpriority(os.PRIO_PROCESS, 0)} {os.sched_getscheduler(0)}",
+        *_lines("/proc/self/oom_score_adj"),
+        *_lines("/proc/self/attr/current"),
     ]
 
 
 def _lines(path: str) -> list[str]:
-    with open(path) as file:
-        return file.read().splitlines()
+    """The lines of a file of the system; none where it has no such file, or nothing to say in it."""
+    try:
+        with open(path) as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
 
 
 def _link(path: str) -> str:

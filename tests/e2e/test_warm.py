@@ -177,6 +177,90 @@ def test_a_signal_that_ends_the_command_is_its_end(adding, number):
     assert adding.wait(60) == -number
 
 
+def test_a_command_that_is_killed_has_its_end(warm, sparse):
+    """By the system, say, because memory is short: it kills the process that does the work."""
+    where = ("--repo", "r", "--diamond", warm("diamond", "initialize", "--repo", "r"))
+    with warm.popen("diamond", "add", *where, "--path", sparse(400)) as process:
+        assert process.stdout.readline()
+        _, command = descendants(server_of(warm.home))
+        os.kill(command, signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        assert "Traceback" not in err
+    warm("diamond", "cancel", *where)
+
+
+def test_a_command_stops_with_a_caller_that_is_stopped(warm, sparse):
+    """By SIGSTOP, of which nobody is told."""
+    where = ("--repo", "r", "--diamond", warm("diamond", "initialize", "--repo", "r"))
+    with warm.popen("diamond", "add", *where, "--path", sparse(400)) as process:
+        assert process.stdout.readline()
+        _, command = descendants(server_of(warm.home))
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: state_of(command) == "T")
+        process.send_signal(signal.SIGCONT)
+        until(lambda: state_of(command) != "T")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    warm("diamond", "cancel", *where)
+
+
+def test_a_server_that_is_stopped_delays_a_command_and_keeps_nothing_open(warm):
+    server = server_of(warm.home)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        assert warm.json("repo", "list")
+        script = f"{BIN}/datamon repo list | cat"
+        subprocess.run(["bash", "-c", script], env=warm.environment, stdout=subprocess.PIPE, timeout=30, check=True)
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+
+def test_files_with_numbers_that_the_server_could_not_have_are_handed_over(either, bundle):
+    def many_files():
+        as_an_ordinary_user()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        os.dup2(1, most - 1)
+
+    command = [BIN / "datamon", "bundle", "get", *bundle]
+    done = subprocess.run(
+        command, env=either.environment, preexec_fn=many_files, close_fds=False, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done
+
+
+def test_a_question_is_asked_by_a_process_of_the_terminal(warm):
+    """Of another session, it would read from the terminal also where it is in the background."""
+    bundle = warm("bundle", "upload", "--repo", "r", "--path", __file__, "--message", "m")
+    words = f"{BIN}/datamon bundle delete --repo r --bundle {bundle} --reason test"
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        os.execve("/bin/sh", ["sh", "-c", words], warm.environment)
+    said = b""
+    while b"?" not in said:
+        said += os.read(terminal, 1000)
+    assert not descendants(server_of(warm.home))
+    os.write(terminal, b"y\n")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_worker_starts_where_there_can_be_no_server(tmp_path):
+    """Somebody else has the folder, or the disk is full."""
+    command = Command(tmp_path / "home")
+    command.home.mkdir()
+    (command.home / "warm").write_text("in the way")
+    command("up", "--detach")
+    try:
+        assert command.json("repo", "list") == []
+        assert "commands on this host take as long as ever" in (command.home / "up.log").read_text()
+    finally:
+        command("down")
+
+
 def state_of(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -325,5 +409,5 @@ def test_a_request_that_makes_no_sense_is_nobodys_end(warm):
             asking.sendall(sent)
             asking.shutdown(socket.SHUT_WR)
             asking.settimeout(30)
-            assert asking.recv(10) in (b"", b"n")
+            assert asking.recv(10) == b""
     assert warm.json("repo", "list")
