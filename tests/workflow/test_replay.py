@@ -35,7 +35,7 @@ async def test_todays_code_goes_on_with_yesterdays_workflows(path):
 
 
 def test_every_shape_is_there():
-    assert {path.parent.name: len(list(path.parent.glob("*.json"))) for path in SAVED} == {"current": 21}
+    assert {path.parent.name: len(list(path.parent.glob("*.json"))) for path in SAVED} == {"0.2.0": 21}
 
 
 @workflow.defn(name="DiamondWorkflow", sandboxed=False)
