@@ -1,5 +1,6 @@
 """A store that fails for a while: each command that waits for it says why, and goes on by itself."""
 
+import re
 import threading
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_a_commit_says_why_it_is_tried_again(stack, repo, files, store):
     bundles = store / "metadata" / "bundles"
     bundles.mkdir(parents=True, exist_ok=True)
     said = stderr_of(stack, bundles / repo, "diamond", "commit", *where, "--message", "m")
-    assert f"make bundle: attempt 1 failed: cannot use the store {store}/metadata: {REASON}" in said
+    assert re.search(rf"make bundle: attempt \d failed: cannot use the store {store}/metadata: {REASON}", said)
     assert said.splitlines()[-1].endswith("1 file, 1 B, no conflicts")
 
 
@@ -46,5 +47,5 @@ def test_housekeeping_says_why_it_is_tried_again(stack, repo, store):
     stack("diamond", "initialize", "--repo", repo)
     run = ("housekeeping", "run", "--older-than", "520w", "--dry-run")
     said = stderr_of(stack, store / "vmetadata" / "diamonds" / repo, *run)
-    assert f"clean repo: attempt 1 failed: cannot use the store {store}/vmetadata: {REASON}" in said
+    assert re.search(rf"clean repo: attempt \d failed: cannot use the store {store}/vmetadata: {REASON}", said)
     assert "0 diamonds would be removed" in said.splitlines()[-1]

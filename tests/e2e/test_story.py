@@ -141,7 +141,9 @@ def test_tables_are_for_people(stack, repo, files):
     assert repo in stack("repo", "list")
     header, row = stack("bundle", "list", "--repo", repo).splitlines()
     assert header.split() == ["BUNDLE", "CREATED", "FILES", "BYTES", "STORED", "CONFLICTS", "MESSAGE"]
-    assert row.split()[-4:] == ["1", "1", "0", "m"]
+    files_and_bytes, stored, rest = row.split()[-5:-3], row.split()[-3], row.split()[-2:]
+    assert (files_and_bytes, rest) == (["1", "1"], ["0", "m"])
+    assert stored in ("0", "1"), "another test may have stored the same byte"
 
 
 def test_ctrl_c_stops_the_split_which_can_run_again(stack, repo, sparse, files):
