@@ -120,7 +120,7 @@ async def serve() -> None:  # noqa: C901 - one branch for each measurement
             else:
                 took, tree = {}, what.split()[1]
                 for step in ("store", "store again") if tree == "small" else ("store",):
-                    command.prepare(here, "")
+                    command.prepare(here, here.name.replace(" ", "-"))
                     took[f"{step}, {tree}"] = timed(command.store, here, here.name)
                 took[f"fetch, {tree}"] = timed(command.fetch, here.name, here.with_name("fetched"))
                 shutil.rmtree(here.with_name("fetched"))

@@ -157,9 +157,9 @@ class Tool(ABC):
 class Datamon(Tool):
     again = True
 
-    def __init__(self, server, home, name):
+    def __init__(self, server, home, name="bench"):
         super().__init__(server, {})
-        self.bucket, self.repo = f"datamon-{name}", "bench"
+        self.bucket, self.repo, self.repos = f"datamon-{name}", "bench", {"bench"}
         self.environment |= {"DATAMON_HOME": str(home), "DATAMON_STORE": f"s3://{self.bucket}/store"}
         server.client().create_bucket(Bucket=self.bucket)
         self.run(DATAMON, "up", "--detach")
@@ -176,7 +176,9 @@ class Datamon(Tool):
     def prepare(self, source, place):
         """A repo of its own: what another tree has left in a bundle is not to help."""
         self.repo = place.partition("/")[0]
-        self.run(DATAMON, "repo", "create", "--repo", self.repo)
+        if self.repo not in self.repos:
+            self.run(DATAMON, "repo", "create", "--repo", self.repo)
+            self.repos.add(self.repo)
 
     def store(self, source, place):
         upload = (DATAMON, "bundle", "upload", "--repo", self.repo, "--path", source, "--message", place)

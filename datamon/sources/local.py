@@ -11,7 +11,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 
 from datamon.content.entry import FOLDER
@@ -37,29 +36,35 @@ class LocalTree(Tree):
 
     def read(self, file: SourceFile, start: int, length: int) -> bytes:
         """See Tree."""
-        with self._opened(file) as handle:
+        handle = self._opened(file)
+        try:
             return _read(handle, file, start, length)
+        finally:
+            os.close(handle)
 
     def pieces(self, file: SourceFile, size: int) -> Iterator[bytes]:
         """See Tree. The file is opened once: another one that takes its place meanwhile does not matter."""
-        with self._opened(file) as handle:
+        handle = self._opened(file)
+        try:
             changed = os.fstat(handle).st_ctime_ns
             for offset in range(0, file.size, size):
                 yield _read(handle, file, offset, min(size, file.size - offset))
             if os.fstat(handle).st_ctime_ns != changed:  # whoever wrote to it has set its mtime back
                 raise SourceChanged(file.name)
+        finally:
+            os.close(handle)
 
-    @contextmanager
-    def _opened(self, file: SourceFile) -> Iterator[int]:
+    def _opened(self, file: SourceFile) -> int:
         handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a pipe by now
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise SourceChanged(file.name)
             if not self._is_inside(handle):
                 raise UnfitFile(file.name, "it is a link that leads out of the source")
-            yield handle
-        finally:
+        except BaseException:
             os.close(handle)
+            raise
+        return handle
 
     def _is_inside(self, handle: int) -> bool:
         """Whether what was opened lies in the source. A link may have been put in its place since it was looked at."""

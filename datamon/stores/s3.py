@@ -29,9 +29,11 @@ from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError, SSLError
 from botocore.exceptions import ConnectionError as NoConnection
+from botocore.utils import parse_timestamp
 from urllib3.exceptions import HTTPError
 
 from datamon.core.errors import (
@@ -45,6 +47,7 @@ from datamon.core.errors import (
 )
 from datamon.stores import keys
 from datamon.stores.protocol import ObjectInfo, SignedRequest, Versioned, s3_location
+from datamon.version import __version__
 
 CONNECTIONS = 64  # what a process keeps open: as many as its threads can have in flight
 ATTEMPTS = 5  # of one request, waiting longer each time, up to a quarter of a minute in all
@@ -397,8 +400,24 @@ def _client(pid: int, profile: str) -> Any:  # noqa: ARG001 - what it is cached 
         response_checksum_validation="when_required",  # content is checked against its own, stronger hash
         signature_version="s3v4",
         s3={"addressing_style": "path"} if custom else None,
+        user_agent=f"datamon/{__version__}",
     )
-    return boto3.session.Session(profile_name=profile or None).client("s3", config=config)
+    session = botocore.session.Session()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
+    return boto3.session.Session(profile_name=profile or None, botocore_session=session).client("s3", config=config)
+
+
+def _timestamp(text: Any) -> datetime:
+    """A time as S3 writes it, in a header or in a listing. botocore's own way takes a tenth of a request."""
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        pass
+    try:
+        return parsedate_to_datetime(text)
+    except (AttributeError, TypeError, ValueError):
+        found: datetime = parse_timestamp(text)
+        return found
 
 
 def _check_whole(body: bytes, start: int, length: int | None, content_range: str) -> None:
