@@ -281,6 +281,8 @@ async def _told_of(life, split, name):
 async def spoilt_caches(life: Life, chance: random.Random):
     """The host knows all files. A worker is killed while it lists them, and what the host knows is wrong or gone."""
     farm = life.farm
+    for cache in farm.caches():  # of a store that was here before
+        cache.unlink()
     await life.add_for_nothing()
     if not sum(known_files(cache) for cache in farm.caches()):
         raise Wrong("nothing was remembered, so nothing was shown")
