@@ -252,6 +252,16 @@ def tree(folder):
     return {name: text for name, text in found.items() if not name.startswith(".datamon/")}
 
 
+def until_it_says(process, words):
+    """What a process says on stderr, up to a line with these words."""
+    said = ""
+    for line in process.stderr:
+        said += line
+        if words in line:
+            break
+    return said
+
+
 def until(condition, seconds=30):
     deadline = time.monotonic() + seconds
     while not (found := condition()):

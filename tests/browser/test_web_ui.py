@@ -122,7 +122,7 @@ def test_the_timeline_names_the_splits_by_their_tags(ui, mixed, weather, picture
 
 def test_a_running_split_shows_how_far_it_is(ui, mixed, weather, picture):
     ui.open(f"split/{weather}/{mixed}/node-3", "pending-activities")
-    ui.sees("upload_split", '"phase"', '"uploading"', '"all_bytes"', "429496729600")
+    ui.sees("upload_split", '"phase"', '"reading huge files"', '"all_bytes"', "429496729600")
     picture(ui.page, "web-ui-progress")
 
 

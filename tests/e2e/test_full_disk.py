@@ -10,7 +10,7 @@ from pathlib import Path
 
 from datamon.starter.client import Datamon
 from datamon.workflows.common.names import split_workflow
-from tests.conftest import Command, until
+from tests.conftest import Command, until, until_it_says
 
 DISK = 20 << 20
 
@@ -56,7 +56,7 @@ def story(folder):
         seen["diamond"] = command.json("diamond", "get", *where)
         seen["table"] = command("diamond", "split", "list", *where)
         seen["details"] = _details(command, where, split)
-        seen["stderr"] = "".join(_until_it_says(adding, "make room there"))
+        seen["stderr"] = until_it_says(adding, "make room there")
         subprocess.run(["mount", "-o", f"remount,size={6 * DISK}", disk], check=True)
         _, end = adding.communicate(timeout=60)
         assert adding.returncode == 0, end
@@ -65,14 +65,6 @@ def story(folder):
     finally:
         command("down")
     print(json.dumps(seen))
-
-
-def _until_it_says(process, words):
-    """The lines that a process prints, up to one with these words."""
-    for line in process.stderr:
-        yield line
-        if words in line:
-            return
 
 
 def _retrying(command, where):

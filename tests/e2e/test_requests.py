@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import until
+from tests.conftest import until_it_says
 
 
 @pytest.fixture
@@ -73,13 +73,13 @@ def test_a_commit_waits_for_as_many_done_splits_as_it_was_told(stack, repo, file
     waiting = stack.popen("diamond", "commit", *where, "--message", "m", "--wait", "--splits", "2")
     broken = ("diamond", "add", *where, "--path", files("two", {"b": "2"}), "--split", "s", "--split-tag", "node-2")
     stack.run(*broken, "--create", "--name-filter", "nosuch", exit_code=1)
-    until(lambda: stack.json("diamond", "split", "get", *where, "--split", "s")["state"] == "failed")
+    said = until_it_says(waiting, "failed")
+    assert "split node-2 failed: no file in " in said
     assert waiting.poll() is None
     stack(*broken[:-2])
     out, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 0, err
     assert stack.json("bundle", "get", "--repo", repo, "--bundle", out.strip())["files"] == 2
-    assert "split node-2 failed: no file in " in err
     assert stack.json("diamond", "split", "get", *where, "--split", "s")["tag"] == "node-2", "it keeps its tag"
 
 
