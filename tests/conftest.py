@@ -196,6 +196,15 @@ def spark(tmp_path_factory):
     runtime.stop()
 
 
+@pytest.fixture(scope="session")
+def weather(stack):
+    """The repo of the docs, which whoever comes first makes."""
+    with stack.popen("repo", "create", "--repo", "weather") as process:
+        process.communicate(timeout=60)
+    assert process.returncode in (0, 4)
+    return "weather"
+
+
 @pytest.fixture
 def repo(stack, request):
     """A repo of a test's own."""

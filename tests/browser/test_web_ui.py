@@ -62,11 +62,6 @@ def ui(page, stack):
     return Ui(page, stack)
 
 
-@pytest.fixture(scope="session")
-def weather(stack):
-    return stack("repo", "create", "--repo", "weather")
-
-
 @pytest.fixture
 def mixed(stack, weather, files, sparse, tmp_path):
     """A diamond with a split that is done, one that failed and one that runs: node-1, node-2 and node-3."""

@@ -29,6 +29,7 @@ def test_a_deleted_bundle_is_gone_and_says_who_deleted_it(stack, repo, files, tm
     assert "deleted it" in stack.refused(*deleting, "--yes", exit_code=3)
 
 
+@pytest.mark.usefixtures("housekeeping_schedule")
 def test_a_deleted_repo_is_gone_with_its_bundles_and_its_name_is_not_given_again(stack, repo, files):
     bundle = uploaded(stack, repo, files("1", {"a": "1"}))
     diamond = stack("diamond", "initialize", "--repo", repo)

@@ -97,12 +97,10 @@ def test_a_store_in_s3_from_nothing(s3, tmp_path):
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=called)
-@pytest.mark.usefixtures("housekeeping_schedule")
+@pytest.mark.usefixtures("housekeeping_schedule", "weather")
 def test_a_guide(stack, files, tmp_path, page):
     files("part1", {"a.csv": "1", "b.csv": "2"})
     files("part2", {"c.csv": "3", "notes.txt": "4"})
-    if "weather" not in [repo["name"] for repo in stack.json("repo", "list")]:
-        stack("repo", "create", "--repo", "weather")
     out = run(page, Command(stack.home, {"DATAMON_CONTRIBUTOR": ""}), tmp_path)
     if page.name == "settings.md":
         assert re.search(r"contributor +Ada Lovelace <ada@example.org> +\S+/datamon.toml", out)

@@ -43,6 +43,7 @@ def test_a_commit_says_why_it_is_tried_again(stack, repo, files, store):
     assert said.splitlines()[-1].endswith("1 file, 1 B, no conflicts")
 
 
+@pytest.mark.usefixtures("housekeeping_schedule")
 def test_housekeeping_says_why_it_is_tried_again(stack, repo, store):
     stack("diamond", "initialize", "--repo", repo)
     run = ("housekeeping", "run", "--older-than", "520w", "--dry-run")
