@@ -78,7 +78,7 @@ def mixed(stack, weather, files, sparse, tmp_path):
     (tmp_path / "bad" / "link").symlink_to("/etc/passwd")
     add("node-2", str(tmp_path / "bad"), exit_code=1)
     add("node-3", sparse(400), "--detach")
-    until(lambda: stack.json("diamond", "split", "get", *where, "--split", "node-3")["progress"])
+    until(lambda: any(one["progress"] for one in stack.json("diamond", "split", "list", *where)))
     yield diamond
     stack("diamond", "cancel", *where)
 
