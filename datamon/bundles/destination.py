@@ -167,6 +167,7 @@ class Destination:
             while folder:
                 os.rmdir(self._path(folder))
                 self._safe.discard(folder)
+                self._modes.pop(folder, None)  # a file may come in its place
                 folder = folder.rpartition("/")[0]
         return True
 

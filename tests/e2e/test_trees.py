@@ -157,6 +157,14 @@ def test_a_folder_that_nobody_may_write_to_does_not_keep_a_later_bundle_out(stac
     second = upload(stack, repo, tmp_path / "3").stdout.strip()
     stack("bundle", "download", "--repo", repo, "--bundle", second, "--destination", str(out), "--delete")
     assert [path.name for path in (out / "closed").iterdir()] == ["new"]
+    third = tmp_path / "4"
+    third.mkdir()
+    (third / "closed").write_text("a file in the place of the folder")
+    (third / "closed").chmod(0o640)
+    (out / "closed").chmod(0o555)
+    last = upload(stack, repo, third).stdout.strip()
+    stack("bundle", "download", "--repo", repo, "--bundle", last, "--destination", str(out), "--delete")
+    assert (out / "closed").stat().st_mode & 0o777 == 0o640
     (tmp_path / "1" / "closed").chmod(0o755)
 
 
